@@ -28,7 +28,7 @@ fn open(dir: &Path) -> Option<(String, usize)> {
     match Store::open(dir, Options::default()) {
         Ok(store) => Some((
             store.revision().to_string(),
-            store.space("s").snapshot().len(),
+            store.keyspace("s").snapshot().len(),
         )),
         // Without a key encrypted records cannot be decrypted.
         Err(OpenError::Sealed { .. }) => None,

@@ -254,7 +254,7 @@ fn live(mut pod: Value) {
         POD.hooks.warnings(&pod, old, &context);
     }
     POD.hooks.cells(&pod, 1_800_000_000);
-    POD.hooks.grace(&pod, None);
+    POD.hooks.grace_period(&pod, None);
 }
 
 fn check_round_trips(pod: &Value) {

@@ -3,7 +3,7 @@
 //! A kind's file implements [`KindStrategy`]; [`Behaviour`] is the same as a table of functions, so that another version of a
 //! kind replaces some functions and inherits the rest.
 
-use mizzen_object::{Context, Hooks, Violations};
+use mizzen_object::{HookContext, Hooks, Violations};
 use mizzen_value::{Str, Value};
 
 /// The functions of a kind that its data cannot describe: upstream's defaults.go, strategy.go, validation.go and
@@ -18,7 +18,7 @@ pub trait KindStrategy {
     }
 
     /// See [`Hooks::prepare`].
-    fn prepare(_new: &mut Value, _old: Option<&Value>, _context: &Context) {}
+    fn prepare(_new: &mut Value, _old: Option<&Value>, _context: &HookContext) {}
 
     /// See [`Hooks::foresee`].
     fn foresee(_object: &Value) -> Option<Value> {
@@ -29,7 +29,7 @@ pub trait KindStrategy {
     fn validate(
         _new: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         _violations: &mut Violations,
     ) {
     }
@@ -38,7 +38,7 @@ pub trait KindStrategy {
     fn validate_unconverted(_new: &Value, _violations: &mut Violations) {}
 
     /// See [`Hooks::warnings`].
-    fn warnings(_new: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(_new: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         Vec::new()
     }
 
@@ -82,15 +82,15 @@ pub struct Behaviour {
     /// See [`Hooks::read`].
     pub read: fn(&mut Value) -> Result<(), String>,
     /// See [`Hooks::prepare`].
-    pub prepare: fn(&mut Value, Option<&Value>, &Context),
+    pub prepare: fn(&mut Value, Option<&Value>, &HookContext),
     /// See [`Hooks::foresee`].
     pub foresee: fn(&Value) -> Option<Value>,
     /// See [`Hooks::validate`].
-    pub validate: fn(&Value, Option<&Value>, &Context, &mut Violations),
+    pub validate: fn(&Value, Option<&Value>, &HookContext, &mut Violations),
     /// See [`Hooks::validate_unconverted`].
     pub validate_unconverted: fn(&Value, &mut Violations),
     /// See [`Hooks::warnings`].
-    pub warnings: fn(&Value, Option<&Value>, &Context) -> Vec<String>,
+    pub warnings: fn(&Value, Option<&Value>, &HookContext) -> Vec<String>,
     /// See [`Hooks::selectable`].
     pub selectable: fn(&Value, &str) -> Option<Str>,
     /// See [`Hooks::cells`].
@@ -143,15 +143,15 @@ impl Hooks for Behaviour {
         (self.default)(object)
     }
 
-    fn read(&self, object: &mut Value) -> Result<(), String> {
+    fn normalize(&self, object: &mut Value) -> Result<(), String> {
         (self.read)(object)
     }
 
-    fn prepare(&self, new: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(&self, new: &mut Value, old: Option<&Value>, context: &HookContext) {
         (self.prepare)(new, old, context)
     }
 
-    fn foresee(&self, object: &Value) -> Option<Value> {
+    fn object_for_managed_fields(&self, object: &Value) -> Option<Value> {
         (self.foresee)(object)
     }
 
@@ -159,7 +159,7 @@ impl Hooks for Behaviour {
         &self,
         new: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         (self.validate)(new, old, context, violations)
@@ -169,7 +169,7 @@ impl Hooks for Behaviour {
         (self.validate_unconverted)(new, violations)
     }
 
-    fn warnings(&self, new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(&self, new: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         (self.warnings)(new, old, context)
     }
 
@@ -189,7 +189,7 @@ impl Hooks for Behaviour {
         (self.row_conditions)(object)
     }
 
-    fn grace(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
+    fn grace_period(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
         (self.grace)(object, asked)
     }
 
@@ -197,7 +197,7 @@ impl Hooks for Behaviour {
         (self.mark_deleted)(object, now)
     }
 
-    fn is_held(&self, object: &Value) -> bool {
+    fn is_removal_blocked(&self, object: &Value) -> bool {
         (self.is_held)(object)
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use mizzen_cel::{CompileProgramError, Environment, Program, Type, Version, library};
-use mizzen_object::{Path, Reason, Violations};
+use mizzen_object::{Path, ViolationReason, Violations};
 use mizzen_value::Str;
 
 /// Kubernetes: a new expression has the libraries of the release before, so that this can be undone; they are the
@@ -16,7 +16,7 @@ const VERSION: Version = (1, 36);
 
 /// What an expression can use besides `object`, `oldObject`, `namespaceObject` and `request`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Scope {
+pub struct ExpressionVariables {
     /// `params`.
     pub params: bool,
     /// `authorizer` and `authorizer.requestResource`.
@@ -27,7 +27,7 @@ pub struct Scope {
 
 /// What an expression must yield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ExpressionResult {
     /// Anything.
     Anything,
     /// Whether something holds.
@@ -44,22 +44,22 @@ pub enum Wanted {
 
 /// Why there is no program for an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ExpressionError {
     /// Whether it is not the text that is wrong.
     pub internal: bool,
     /// What is wrong.
     pub detail: String,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(&self.detail)
     }
 }
 
-impl Refusal {
-    fn invalid(detail: String) -> Refusal {
-        Refusal {
+impl ExpressionError {
+    fn invalid(detail: String) -> ExpressionError {
+        ExpressionError {
             internal: false,
             detail,
         }
@@ -69,7 +69,7 @@ impl Refusal {
     pub fn tell(&self, expression: &str, path: &Path, violations: &mut Violations) {
         match self.internal {
             true => violations.push(
-                Reason::Internal,
+                ViolationReason::Internal,
                 path,
                 format!("Internal error: {}", self.detail),
             ),
@@ -80,32 +80,37 @@ impl Refusal {
 
 /// Compiles the expressions of one policy or webhook.
 #[derive(Debug, Default)]
-pub struct Compiler {
+pub struct ExpressionCompiler {
     /// The types of `variables` so far; none if there is no such thing.
     variables: Option<Arc<HashMap<Str, Type>>>,
     /// What is used instead of the usual environment.
     typed: Option<Environment>,
 }
 
-impl Compiler {
+impl ExpressionCompiler {
     /// For a policy: what is declared can be used as `variables`.
-    pub fn composing() -> Compiler {
-        Compiler {
+    pub fn composing() -> ExpressionCompiler {
+        ExpressionCompiler {
             variables: Some(Arc::default()),
             typed: None,
         }
     }
 
     /// For a policy whose objects have known types.
-    pub fn typed(environment: Environment) -> Compiler {
-        Compiler {
+    pub fn typed(environment: Environment) -> ExpressionCompiler {
+        ExpressionCompiler {
             typed: Some(environment),
-            ..Compiler::composing()
+            ..ExpressionCompiler::composing()
         }
     }
 
     /// Compiles an expression.
-    pub fn compile(&self, text: &str, scope: Scope, wanted: Wanted) -> Result<Program, Refusal> {
+    pub fn compile(
+        &self,
+        text: &str,
+        scope: ExpressionVariables,
+        wanted: ExpressionResult,
+    ) -> Result<Program, ExpressionError> {
         match &self.variables {
             None => compile_in(scope.environment(), text, wanted),
             Some(variables) => compile_in(&self.environment(scope, variables), text, wanted),
@@ -113,8 +118,13 @@ impl Compiler {
     }
 
     /// Compiles a variable, which later expressions can use even if there is something wrong with it.
-    pub fn declare(&mut self, name: &str, text: &str, scope: Scope) -> Result<Program, Refusal> {
-        let program = self.compile(text, scope, Wanted::Anything);
+    pub fn declare(
+        &mut self,
+        name: &str,
+        text: &str,
+        scope: ExpressionVariables,
+    ) -> Result<Program, ExpressionError> {
+        let program = self.compile(text, scope, ExpressionResult::Anything);
         let kind = program
             .as_ref()
             .map_or(Type::Dyn, |program| declared(program.result_type()));
@@ -122,7 +132,11 @@ impl Compiler {
         program
     }
 
-    fn environment(&self, scope: Scope, variables: &Arc<HashMap<Str, Type>>) -> Environment {
+    fn environment(
+        &self,
+        scope: ExpressionVariables,
+        variables: &Arc<HashMap<Str, Type>>,
+    ) -> Environment {
         let base = self
             .typed
             .as_ref()
@@ -137,13 +151,13 @@ impl Compiler {
 pub fn compile_in(
     environment: &Environment,
     text: &str,
-    wanted: Wanted,
-) -> Result<Program, Refusal> {
+    wanted: ExpressionResult,
+) -> Result<Program, ExpressionError> {
     let program = environment.compile(text).map_err(|error| match error {
         CompileProgramError::Compile(issues) => {
-            Refusal::invalid(format!("compilation failed: {issues}"))
+            ExpressionError::invalid(format!("compilation failed: {issues}"))
         }
-        CompileProgramError::Program(_) => Refusal {
+        CompileProgramError::Program(_) => ExpressionError {
             internal: true,
             detail: error.to_string(),
         },
@@ -167,15 +181,15 @@ fn declared(kind: &Type) -> Type {
     }
 }
 
-impl Wanted {
-    fn check(self, found: &Type) -> Result<(), Refusal> {
+impl ExpressionResult {
+    fn check(self, found: &Type) -> Result<(), ExpressionError> {
         let allowed = match self {
-            Wanted::Anything => return Ok(()),
-            Wanted::Bool => vec![Type::Bool],
-            Wanted::Text => vec![Type::String],
-            Wanted::TextOrNull => vec![Type::String, Type::Null],
-            Wanted::Object => vec![Type::object("Object")],
-            Wanted::Patch => vec![Type::list(Type::object("JSONPatch"))],
+            ExpressionResult::Anything => return Ok(()),
+            ExpressionResult::Bool => vec![Type::Bool],
+            ExpressionResult::Text => vec![Type::String],
+            ExpressionResult::TextOrNull => vec![Type::String, Type::Null],
+            ExpressionResult::Object => vec![Type::object("Object")],
+            ExpressionResult::Patch => vec![Type::list(Type::object("JSONPatch"))],
         };
         if allowed.contains(found) {
             return Ok(());
@@ -185,7 +199,7 @@ impl Wanted {
             [name] => name.clone(),
             _ => format!("one of [{}]", names.join(" ")),
         };
-        Err(Refusal::invalid(format!(
+        Err(ExpressionError::invalid(format!(
             "must evaluate to {wanted} but got {}",
             shown(found)
         )))
@@ -202,7 +216,7 @@ fn shown(kind: &Type) -> String {
     }
 }
 
-impl Scope {
+impl ExpressionVariables {
     /// The environment of expressions that know nothing of the types of objects.
     fn environment(self) -> &'static Environment {
         static KNOWN: [OnceLock<Environment>; 8] = [const { OnceLock::new() }; 8];

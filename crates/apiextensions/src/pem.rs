@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// A block: its label, and what is inside.
-pub struct Block {
+pub struct PemBlock {
     /// What the block says it is: `CERTIFICATE`.
     pub label: String,
     /// Whether headers come before the content.
@@ -14,7 +14,7 @@ pub struct Block {
 }
 
 /// The first block of `text` and what follows it. As in Go, what is no block is passed over.
-pub fn decode(text: &str) -> Option<(Block, &str)> {
+pub fn decode(text: &str) -> Option<(PemBlock, &str)> {
     let mut rest = text;
     loop {
         let start = rest.find("-----BEGIN ")?;
@@ -27,7 +27,7 @@ pub fn decode(text: &str) -> Option<(Block, &str)> {
 }
 
 /// A block whose label starts here.
-fn decode_here(text: &str) -> Option<(Block, &str)> {
+fn decode_here(text: &str) -> Option<(PemBlock, &str)> {
     let (first, body) = text.split_once('\n')?;
     let label = first.trim_end().strip_suffix("-----")?;
     let end = format!("-----END {label}-----");
@@ -47,7 +47,7 @@ fn decode_here(text: &str) -> Option<(Block, &str)> {
         .decode(lines.concat().replace(char::is_whitespace, ""))
         .ok()?;
     Some((
-        Block {
+        PemBlock {
             label: label.to_string(),
             has_headers: !headers.is_empty(),
             bytes,

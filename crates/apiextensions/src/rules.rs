@@ -37,7 +37,7 @@ pub fn port(port: i64, path: &Path, violations: &mut Violations) {
 pub fn nonnegative_amount(amount: &Value, path: &Path, violations: &mut Violations) {
     if let Some(amount) = amount
         .as_str()
-        .filter(|amount| Quantity::of(amount).is_negative())
+        .filter(|amount| Quantity::parse_or_zero(amount).is_negative())
     {
         violations.invalid(path, amount, "must be greater than or equal to 0");
     }

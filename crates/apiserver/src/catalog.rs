@@ -12,11 +12,11 @@ use mizzen_object::{GroupVersionKind, Hooks, Kind};
 use mizzen_registry::{Convert, Record, Registry, Resource, Store};
 use mizzen_value::Str;
 
-use crate::crd::{CrdDependencies, Definition, DefinitionSnapshot, TakenNames};
+use crate::crd::{CrdDependencies, CustomDefinition, DefinitionSnapshot, TakenNames};
 use crate::discovery::{self, Group};
-use crate::outgoing::Client;
+use crate::outgoing::OutgoingClient;
 use crate::request::ResourcePath;
-use crate::types::Types;
+use crate::types::MetaSchemas;
 use mizzen_openapi::{OpenApi, Published};
 
 /// The kinds that a server has from the beginning, as its composer gives them.
@@ -52,22 +52,22 @@ pub struct Catalog {
 }
 
 /// A kind that is there for good.
-pub(crate) struct Served {
+pub(crate) struct ServedKind {
     pub published: Published,
     /// Who converts it, if its versions have no hub.
     pub convert: Option<Arc<dyn Convert>>,
 }
 
-impl From<Kind> for Served {
-    fn from(kind: Kind) -> Served {
-        Served {
+impl From<Kind> for ServedKind {
+    fn from(kind: Kind) -> ServedKind {
+        ServedKind {
             published: kind.into(),
             convert: None,
         }
     }
 }
 
-impl Served {
+impl ServedKind {
     pub(crate) fn kind(&self) -> &Kind {
         &self.published.kind
     }
@@ -95,7 +95,7 @@ impl Served {
 
 /// Where a path leads that leads to no resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nowhere {
+pub(crate) enum RouteError {
     /// The group is not known.
     Group,
     /// The group is, but nothing of that name.
@@ -122,16 +122,16 @@ impl Catalog {
     /// be stored as it.
     pub(crate) fn of(
         store: &Store,
-        all: Vec<Served>,
+        all: Vec<ServedKind>,
         schemas: Schemas,
         subresource_hooks: SubresourceHooks,
     ) -> Catalog {
-        let object_meta = Types::new(&schemas).object_meta;
+        let object_meta = MetaSchemas::new(&schemas).object_meta;
         let by_name: HashMap<GroupVersionKind, Kind> = all
             .iter()
             .map(|served| (served.kind().gvk.clone(), served.kind().clone()))
             .collect();
-        let all: Vec<Served> = all
+        let all: Vec<ServedKind> = all
             .into_iter()
             .filter(|served| !served.kind().verbs.is_empty())
             .collect();
@@ -281,14 +281,14 @@ impl Catalog {
     }
 
     /// The resource that a path is about.
-    pub(crate) fn find(&self, path: &ResourcePath) -> Result<Resource, Nowhere> {
+    pub(crate) fn find(&self, path: &ResourcePath) -> Result<Resource, RouteError> {
         let resource = self
             .get(&path.group, &path.version, &path.resource)
             .filter(|resource| fits(resource, path));
         resource.ok_or(if self.knows_group(&path.group) {
-            Nowhere::Resource
+            RouteError::Resource
         } else {
-            Nowhere::Group
+            RouteError::Group
         })
     }
 
@@ -343,7 +343,7 @@ pub(crate) fn is_meta_kind(kind: &str) -> bool {
 /// Custom resources.
 impl Catalog {
     /// Sets the client that calls conversion webhooks.
-    pub(crate) fn call_with(&self, client: &Client, registry: &Registry) {
+    pub(crate) fn call_with(&self, client: &OutgoingClient, registry: &Registry) {
         let _ = self.means.clients.set((client.clone(), registry.clone()));
     }
 
@@ -361,19 +361,19 @@ impl Catalog {
     }
 
     /// The definition of this name.
-    pub(crate) fn definition(&self, name: &str) -> Option<Arc<Definition>> {
+    pub(crate) fn definition(&self, name: &str) -> Option<Arc<CustomDefinition>> {
         let (plural, group) = name.split_once('.')?;
         self.custom().get(group, plural).cloned()
     }
 
     /// The definition of a resource's kind.
-    pub(crate) fn definition_of(&self, resource: &Resource) -> Option<Arc<Definition>> {
+    pub(crate) fn definition_of(&self, resource: &Resource) -> Option<Arc<CustomDefinition>> {
         let kind = resource.kind();
         self.custom().get(&kind.gvk.group, &kind.plural).cloned()
     }
 
     /// The resource in which a definition's objects are stored.
-    pub(crate) fn stored(&self, definition: &Definition) -> Option<Resource> {
+    pub(crate) fn stored(&self, definition: &CustomDefinition) -> Option<Resource> {
         definition.stored(&self.means)
     }
 
@@ -388,7 +388,7 @@ impl Catalog {
         {
             return;
         }
-        let Ok(definition) = Definition::read(resource, record, before.as_deref()) else {
+        let Ok(definition) = CustomDefinition::read(resource, record, before.as_deref()) else {
             return;
         };
         let definition = Arc::new(definition);
@@ -409,8 +409,8 @@ impl Catalog {
     ) {
         let _alone = self.changing();
         let before = self.custom();
-        let read = |record: &Arc<Record>| Definition::read(resource, record, None).ok();
-        let all: Vec<Arc<Definition>> = records.filter_map(read).map(Arc::new).collect();
+        let read = |record: &Arc<Record>| CustomDefinition::read(resource, record, None).ok();
+        let all: Vec<Arc<CustomDefinition>> = records.filter_map(read).map(Arc::new).collect();
         self.set(before.with_all(all.into_iter()));
         before.iter().for_each(|definition| definition.end());
     }
@@ -471,7 +471,7 @@ fn fits(resource: &Resource, path: &ResourcePath) -> bool {
     match resource.kind().is_namespaced() {
         true if resource.is_custom() => true,
         false if resource.is_custom() => path.scope().is_empty(),
-        true => path.placed || path.name.is_empty() && path.subresource.is_empty(),
-        false => !path.placed,
+        true => path.has_namespace || path.name.is_empty() && path.subresource.is_empty(),
+        false => !path.has_namespace,
     }
 }

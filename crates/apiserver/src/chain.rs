@@ -12,8 +12,7 @@ use mizzen_value::clock::uuid;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span};
 
-use crate::aggregation::{self, OtherServer, Streams};
-use crate::answer::{self, Accept, Answer, ResponseLease};
+use crate::aggregation::{self, OtherServer, RequestStreams};
 use crate::audit::{self, Layer};
 use crate::authentication::{PeerClaim, RequestOrigin, Unauthenticated, authenticate, warning};
 use crate::authorization::request::request_attributes;
@@ -22,8 +21,9 @@ use crate::flowcontrol::{FlowTicket, HeldSeats};
 use crate::metrics::{RequestLabels, Terminated};
 use crate::receive::receive;
 use crate::recover::Recover;
-use crate::request::{Query, Request, RequestInfo, Target};
-use crate::server::Inner;
+use crate::request::{Request, RequestInfo, RequestQuery, RequestTarget};
+use crate::response::{self, Accept, Response, ResponseLease};
+use crate::server::ServerParts;
 use crate::{authorization, non_resource, request_line, verbs};
 
 /// The header with the audit ID of a request.
@@ -45,10 +45,10 @@ pub(crate) struct IncomingRequest {
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
-    pub streams: Streams,
+    pub streams: RequestStreams,
 }
 /// Serves one request. A panic in a handler becomes a 500.
-pub(crate) async fn serve(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
+pub(crate) async fn serve(server: &Arc<ServerParts>, request: IncomingRequest) -> Response {
     Recover {
         method: request.method.clone(),
         uri: request.uri.clone(),
@@ -57,7 +57,7 @@ pub(crate) async fn serve(server: &Arc<Inner>, request: IncomingRequest) -> Answ
     .await
 }
 
-async fn handle(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
+async fn handle(server: &Arc<ServerParts>, request: IncomingRequest) -> Response {
     let IncomingRequest {
         caller: RequestOrigin { claim, address },
         method,
@@ -67,14 +67,14 @@ async fn handle(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
         streams,
     } = request;
     if request_line::fault(&uri).is_some() {
-        return answer::text(400, "400 Bad Request");
+        return response::text(400, "400 Bad Request");
     }
     ensure_audit_id(server, &mut headers);
     if let Some(mut answer) = server.options.http.cors.preflight(&method, &headers) {
         add_response_headers(server, &headers, &mut answer);
         return answer;
     }
-    let query = Query::parse(&uri);
+    let query = RequestQuery::parse(&uri);
     let info = match RequestInfo::new(&method, &uri, &query) {
         Ok(info) => info,
         Err(error) => {
@@ -117,11 +117,11 @@ async fn handle(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
 
 /// Authenticates, audits, counts and handles a request, and completes its response.
 async fn handle_in_span(
-    server: &Arc<Inner>,
+    server: &Arc<ServerParts>,
     claim: PeerClaim,
     request: &mut Request,
     started: Instant,
-) -> Answer {
+) -> Response {
     let warning = warning(&claim, &request.headers);
     let user = match request.apply_timeout() {
         Ok(()) => {
@@ -155,13 +155,13 @@ async fn handle_in_span(
         }
     };
     let answer = request.record.record_response(&server.types, answer).await;
-    let mut answer = answer::compress(&request.headers, answer);
+    let mut answer = response::compress(&request.headers, answer);
     add_response_headers(server, &request.headers, &mut answer);
-    answer::warn(&mut answer, warning.as_slice());
+    response::warn(&mut answer, warning.as_slice());
     if answer.status() == StatusCode::NOT_FOUND {
         let hints = server.extensions.hints();
         let hint = hints.and_then(|hints| hints.not_found(request));
-        answer::warn(&mut answer, hint.as_slice());
+        response::warn(&mut answer, hint.as_slice());
     }
     request.ticket.set_response_headers(&mut answer);
     server.metrics.end(&observed, started.elapsed(), &answer);
@@ -170,7 +170,7 @@ async fn handle_in_span(
 }
 
 /// Gives a request an audit ID unless the client sent one.
-fn ensure_audit_id(server: &Inner, headers: &mut HeaderMap) {
+fn ensure_audit_id(server: &ServerParts, headers: &mut HeaderMap) {
     if headers.get(AUDIT_ID).is_none_or(HeaderValue::is_empty)
         && let Ok(id) = HeaderValue::from_str(&uuid(server.registry.random()))
     {
@@ -179,7 +179,7 @@ fn ensure_audit_id(server: &Inner, headers: &mut HeaderMap) {
 }
 
 /// Adds the headers of every response: the audit ID, cache control and CORS.
-fn add_response_headers(server: &Inner, request_headers: &HeaderMap, answer: &mut Answer) {
+fn add_response_headers(server: &ServerParts, request_headers: &HeaderMap, answer: &mut Response) {
     let headers = answer.headers_mut();
     if let Some(id) = request_headers.get(AUDIT_ID) {
         headers.insert(AUDIT_ID, id.clone());
@@ -193,7 +193,7 @@ fn add_response_headers(server: &Inner, request_headers: &HeaderMap, answer: &mu
 
 /// Ends a request at its deadline; a write that has not been committed by then is not stored. A long-running request lasts
 /// as long as its client is connected (server/filters/timeout.go).
-async fn handle_within_deadline(server: &Arc<Inner>, request: &mut Request) -> Answer {
+async fn handle_within_deadline(server: &Arc<ServerParts>, request: &mut Request) -> Response {
     let is_long_running = request_attributes(request).is_long_running();
     let deadline = request.deadline.at();
     let handled = handle_authenticated(server, request);
@@ -206,8 +206,8 @@ async fn handle_within_deadline(server: &Arc<Inner>, request: &mut Request) -> A
     outcome.unwrap_or_else(|status| failure(server, request, &status))
 }
 
-fn timed_out() -> Answer {
-    terminated(answer::answer(
+fn timed_out() -> Response {
+    terminated(response::with_body(
         504,
         "text/plain; charset=utf-8",
         TIMEOUT_BODY,
@@ -215,15 +215,15 @@ fn timed_out() -> Answer {
 }
 
 /// Marks a response for `apiserver_request_terminations_total`: the server ended the request to protect itself.
-fn terminated(mut answer: Answer) -> Answer {
+fn terminated(mut answer: Response) -> Response {
     answer.extensions_mut().insert(Terminated);
     answer
 }
 
 async fn handle_authenticated(
-    server: &Arc<Inner>,
+    server: &Arc<ServerParts>,
     request: &mut Request,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     if let Err(status) = authorization::impersonate::impersonate(server, request).await {
         return Ok(forbidden(server, request, &status));
     }
@@ -250,17 +250,17 @@ async fn handle_authenticated(
         Err(_) => return Ok(timed_out()),
     }
     match request.info.target() {
-        Target::Page(path) => non_resource::answer(server, request, path).await,
+        RequestTarget::NonResource(path) => non_resource::serve(server, request, path).await,
         // Kubernetes: a component has no API, so every path of it is a non-resource path.
-        Target::Resource(_) if server.options.component.is_some() => {
-            non_resource::answer(server, request, request.uri.path()).await
+        RequestTarget::Resource(_) if server.options.component.is_some() => {
+            non_resource::serve(server, request, request.uri.path()).await
         }
-        Target::Resource(path) => verbs::answer(server, request, path).await,
+        RequestTarget::Resource(path) => verbs::serve(server, request, path).await,
     }
 }
 
 /// 403. Kubernetes: with `X-Content-Type-Options` (handlers/responsewriters/errors.go).
-fn forbidden(server: &Inner, request: &Request, status: &Status) -> Answer {
+fn forbidden(server: &ServerParts, request: &Request, status: &Status) -> Response {
     let mut answer = failure(server, request, status);
     answer.headers_mut().insert(
         header::X_CONTENT_TYPE_OPTIONS,
@@ -270,10 +270,10 @@ fn forbidden(server: &Inner, request: &Request, status: &Status) -> Answer {
 }
 
 /// The response to a request that failed. The only place where a Status becomes a response.
-pub(crate) fn failure(server: &Inner, request: &Request, status: &Status) -> Answer {
+pub(crate) fn failure(server: &ServerParts, request: &Request, status: &Status) -> Response {
     let accept = Accept {
-        kept: request.record.wants_response(),
-        ..answer::negotiate_status(&request.headers, &request.query)
+        audited: request.record.wants_response(),
+        ..response::negotiate_status(&request.headers, &request.query)
     };
-    answer::status(&server.types, status, accept)
+    response::status(&server.types, status, accept)
 }

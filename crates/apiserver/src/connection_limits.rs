@@ -13,14 +13,13 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-use crate::answer::{Answer, Body, Broken, ResponseLease, SharedMemory};
 use crate::inspect::InspectBytes;
 use crate::metrics::lock;
+use crate::response::{Body, Response, ResponseLease, SharedMemory, TruncatedResponse};
 use crate::unsent::{self, Charge};
 
 /// Kubernetes: how long a connection may be idle (server/secure_serving.go).
@@ -140,11 +139,11 @@ impl ConnectionTracker {
     /// Counts a request while it is handled, and its response until it has been written.
     ///
     /// Invariant: it counts from this call, not from the first poll of the future: a quick client cancels before that.
-    pub(crate) fn during<A: Future<Output = Answer>>(
+    pub(crate) fn during<A: Future<Output = Response>>(
         &self,
         cancelled: Cancelled,
         answer: A,
-    ) -> impl Future<Output = Response<TrackedBody>> + use<A> {
+    ) -> impl Future<Output = http::Response<TrackedBody>> + use<A> {
         let (open, answering) = (OpenRequest::new(self), PendingRequest::new(self));
         async move {
             let answer = answer.await;
@@ -502,12 +501,12 @@ pub(crate) struct TrackedBody {
 
 impl http_body::Body for TrackedBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = TruncatedResponse;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, TruncatedResponse>>> {
         if self.open.is_full(context) {
             return Poll::Pending;
         }
@@ -546,7 +545,7 @@ impl Drop for InFlightBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer;
+    use crate::response;
     use crate::unsent::{Unsent, UnsentLimits};
     use http_body_util::BodyExt as _;
 
@@ -556,10 +555,10 @@ mod tests {
         ConnectionTracker::new(READ_TIMEOUT, Unsent::new(UnsentLimits::default()).connect())
     }
 
-    async fn respond(tracker: &ConnectionTracker, size: usize) -> Response<TrackedBody> {
+    async fn respond(tracker: &ConnectionTracker, size: usize) -> http::Response<TrackedBody> {
         tracker
             .during(Cancelled::default(), async {
-                answer::text(200, "x".repeat(size))
+                response::text(200, "x".repeat(size))
             })
             .await
     }
@@ -618,14 +617,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_charged_with_what_its_client_has_not_read() {
         struct Endless;
-        impl answer::FrameSource for Endless {
+        impl response::FrameSource for Endless {
             fn poll_next(self: Pin<&mut Self>, _: &mut Context) -> Poll<Option<Bytes>> {
                 Poll::Ready(Some(Bytes::from_static(&[b' '; 10_000])))
             }
         }
         let unsent = Unsent::new(UnsentLimits::default());
         let tracker = ConnectionTracker::new(READ_TIMEOUT, unsent.connect());
-        let answer = async { answer::answer(200, "text/plain", Body::stream(Endless)) };
+        let answer = async { response::with_body(200, "text/plain", Body::stream(Endless)) };
         let mut body = tracker
             .during(Cancelled::default(), answer)
             .await
@@ -717,7 +716,7 @@ mod tests {
             let cancelled = Cancelled::default();
             cancelled.set();
             tracker
-                .during(cancelled, async { answer::text(400, "") })
+                .during(cancelled, async { response::text(400, "") })
                 .await;
         }
         drop(tracker.during(Cancelled::default(), std::future::pending()));

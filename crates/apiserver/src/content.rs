@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use mizzen_value::time::{date_of, day_of};
 
-use crate::answer::{self, Answer};
 use crate::request::Request;
+use crate::response::{self, Response};
 
 /// A document and its validators.
 pub(crate) struct CacheableDocument<'a> {
@@ -20,21 +20,21 @@ pub(crate) struct CacheableDocument<'a> {
 }
 
 /// A response without a body.
-pub(crate) fn empty(code: StatusCode) -> Answer {
-    let mut answer = Answer::new(Bytes::new().into());
+pub(crate) fn empty(code: StatusCode) -> Response {
+    let mut answer = Response::new(Bytes::new().into());
     *answer.status_mut() = code;
     answer
 }
 
 /// Sets a header.
-pub(crate) fn set(answer: &mut Answer, name: HeaderName, value: &str) {
+pub(crate) fn set(answer: &mut Response, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         answer.headers_mut().insert(name, value);
     }
 }
 
 /// Serves a document.
-pub(crate) fn serve(request: &Request, content: &CacheableDocument) -> Answer {
+pub(crate) fn serve(request: &Request, content: &CacheableDocument) -> Response {
     let tag = content
         .hash
         .map(|hash| format!("\"{hash}\""))
@@ -44,11 +44,11 @@ pub(crate) fn serve(request: &Request, content: &CacheableDocument) -> Answer {
     let mut answer = match Precondition::check(request, &tag, content.modified, is_read) {
         // Kubernetes: without an ETag there is no media type either, until Go detects it from the text.
         Precondition::Failed if content.hash.is_none() => empty(StatusCode::PRECONDITION_FAILED),
-        Precondition::Failed => answer::answer(412, content.media_type, Bytes::new()),
+        Precondition::Failed => response::with_body(412, content.media_type, Bytes::new()),
         Precondition::NotModified => empty(StatusCode::NOT_MODIFIED),
         Precondition::Holds => match range(request, &tag, content.modified, is_read, size) {
             Err(problem) => {
-                let mut answer = answer::text(416, format!("{problem}\n"));
+                let mut answer = response::text(416, format!("{problem}\n"));
                 if problem == NO_OVERLAP {
                     set(
                         &mut answer,
@@ -60,7 +60,7 @@ pub(crate) fn serve(request: &Request, content: &CacheableDocument) -> Answer {
             }
             Ok(Some((start, end))) => {
                 let mut answer =
-                    answer::answer(206, content.media_type, content.body.slice(start..end));
+                    response::with_body(206, content.media_type, content.body.slice(start..end));
                 set(
                     &mut answer,
                     header::CONTENT_RANGE,
@@ -68,7 +68,7 @@ pub(crate) fn serve(request: &Request, content: &CacheableDocument) -> Answer {
                 );
                 answer
             }
-            Ok(None) => answer::answer(200, content.media_type, content.body.clone()),
+            Ok(None) => response::with_body(200, content.media_type, content.body.clone()),
         },
     };
     if answer.status().is_success() {

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use mizzen_go_regexp as go_regexp;
 use mizzen_go_regexp::Regexp;
 
-use crate::answer::{self, Answer};
+use crate::response::{self, Response};
 
 /// The headers for browsers. By default there are none.
 #[derive(Debug, Clone, Default)]
@@ -68,17 +68,17 @@ impl Cors {
     }
 
     /// The response to a CORS preflight request, which is not authenticated.
-    pub(crate) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Answer> {
+    pub(crate) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
         let is_preflight = *method == Method::OPTIONS && self.allowed_origin(headers).is_some();
         is_preflight.then(|| {
-            let mut answer = Answer::new(answer::Body::from(""));
+            let mut answer = Response::new(response::Body::from(""));
             *answer.status_mut() = http::StatusCode::NO_CONTENT;
             answer
         })
     }
 
     /// Adds the headers to the response to a request with `headers`.
-    pub(crate) fn add_headers(&self, headers: &HeaderMap, answer: &mut Answer) {
+    pub(crate) fn add_headers(&self, headers: &HeaderMap, answer: &mut Response) {
         if let Some(origin) = self.allowed_origin(headers) {
             answer
                 .headers_mut()
@@ -161,7 +161,7 @@ mod tests {
                 "{origin}"
             );
             assert!(cors.preflight(&Method::GET, &headers).is_none());
-            let mut answer = answer::text(200, "");
+            let mut answer = response::text(200, "");
             cors.add_headers(&headers, &mut answer);
             let value = answer.headers().get(header::ACCESS_CONTROL_ALLOW_ORIGIN);
             assert_eq!(value.is_some(), allowed, "{origin}");
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn by_default_there_are_no_headers() {
-        let mut answer = answer::text(200, "");
+        let mut answer = response::text(200, "");
         let before = answer.headers().clone();
         Cors::default().add_headers(&headers_with_origin("https://example.com"), &mut answer);
         assert_eq!(*answer.headers(), before);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn directives_are_joined() {
-        let mut answer = answer::text(200, "");
+        let mut answer = response::text(200, "");
         let cors = cors(&[], &["max-age=31536000", "includeSubDomains", "preload"]).unwrap();
         cors.add_headers(&HeaderMap::new(), &mut answer);
         let value = &answer.headers()[header::STRICT_TRANSPORT_SECURITY];

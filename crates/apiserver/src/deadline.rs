@@ -34,7 +34,7 @@ impl Deadline {
     }
 
     /// When a queued request is rejected: after a quarter of its time.
-    pub(crate) fn of_turn(self) -> Instant {
+    pub(crate) fn queue_deadline(self) -> Instant {
         self.received + (self.limit / 4).min(LONGEST_WAIT)
     }
 
@@ -75,7 +75,7 @@ mod tests {
         let now = Instant::now();
         let check = |seconds: u64, nanos: i64, limit: u64, turn: u64| {
             let deadline = Deadline::new(now, seconds).shortened(nanos);
-            assert_eq!((deadline.at() - now, deadline.of_turn() - now), {
+            assert_eq!((deadline.at() - now, deadline.queue_deadline() - now), {
                 (Duration::from_millis(limit), Duration::from_millis(turn))
             });
         };

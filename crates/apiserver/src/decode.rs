@@ -9,7 +9,7 @@ use mizzen_value::{Str, Value, json, yaml};
 
 use crate::catalog::{Catalog, is_meta_kind};
 use crate::request::Request;
-use crate::verbs::Call;
+use crate::verbs::ResourceCall;
 
 /// What to do about unknown and duplicate fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +102,12 @@ pub(crate) struct CheckedBody {
 }
 
 /// Decodes the body as an object of `kind`. Warnings reach the client even if the request fails later.
-pub fn decode_body(call: &Call, kind: &Kind, strictness: FieldValidation) -> Result<Value, Status> {
-    let Call {
+pub fn decode_body(
+    call: &ResourceCall,
+    kind: &Kind,
+    strictness: FieldValidation,
+) -> Result<Value, Status> {
+    let ResourceCall {
         server,
         request,
         notes,
@@ -141,13 +145,13 @@ pub fn decode_body(call: &Call, kind: &Kind, strictness: FieldValidation) -> Res
 
 /// Decodes the body as a kind that is no resource, such as a Scale. `also` is a second version that is accepted.
 pub fn decode_body_as(
-    call: &Call,
+    call: &ResourceCall,
     gvk: &GroupVersionKind,
     also: Option<&GroupVersionKind>,
     root: &Struct,
     strictness: FieldValidation,
 ) -> Result<Value, Status> {
-    let Call {
+    let ResourceCall {
         server,
         request,
         notes,
@@ -182,7 +186,7 @@ pub(crate) fn stated_kind(object: &Value) -> GroupVersionKind {
 
 /// Applies the defaults of the kind. Fails if the value cannot be an object of the kind.
 pub(crate) fn apply_defaults(kind: &Kind, value: &mut Value) -> Result<(), String> {
-    kind.hooks.read(value)?;
+    kind.hooks.normalize(value)?;
     default::apply(&kind.root, value);
     kind.hooks.default(value);
     mizzen_object::schema::canonical(&kind.root, value);

@@ -9,8 +9,8 @@ use mizzen_value::{Str, Value, json};
 
 use crate::decode::{self, TypedBody};
 use crate::options::{dry_run, reject_violations};
-use crate::request::{Query, Request};
-use crate::server::Inner;
+use crate::request::{Request, RequestQuery};
+use crate::server::ServerParts;
 
 const META: &str = "meta.k8s.io";
 
@@ -42,7 +42,7 @@ const VERSIONED: &[(&str, &str, &str)] = &[
 ];
 
 /// Reads the options of a delete from the body, or from the query if there is no body.
-pub(crate) fn read(server: &Inner, request: &Request) -> Result<DeleteOptions, Status> {
+pub(crate) fn read(server: &ServerParts, request: &Request) -> Result<DeleteOptions, Status> {
     if request.body.is_empty() {
         return from_query(&request.query);
     }
@@ -93,7 +93,7 @@ fn check_kind(gvk: &GroupVersionKind) -> Result<(), String> {
     ))
 }
 
-fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
+fn from_query(query: &RequestQuery) -> Result<DeleteOptions, Status> {
     let grace = query
         .int("gracePeriodSeconds")
         .map_err(Status::bad_request)?;

@@ -10,11 +10,11 @@ use mizzen_registry::Resource;
 use mizzen_value::Value;
 
 use crate::catalog::Catalog;
-use crate::verbs::Call;
+use crate::verbs::ResourceCall;
 
 /// The field manager of a request.
 pub struct RequestFieldManager<'a> {
-    call: &'a Call<'a>,
+    call: &'a ResourceCall<'a>,
     manager: String,
     now: String,
     reset: FieldSet,
@@ -23,7 +23,7 @@ pub struct RequestFieldManager<'a> {
 
 impl<'a> RequestFieldManager<'a> {
     /// The writer of a request.
-    pub fn new(call: &'a Call<'a>) -> RequestFieldManager<'a> {
+    pub fn new(call: &'a ResourceCall<'a>) -> RequestFieldManager<'a> {
         let request = call.request;
         RequestFieldManager {
             call,
@@ -39,7 +39,7 @@ impl<'a> RequestFieldManager<'a> {
 
     /// [`update`](Self::update), for kinds with a conversion webhook, too.
     pub async fn update_any(&self, old: Option<&Value>, new: &mut Value) {
-        if self.call.resource.converts_alone() {
+        if self.call.resource.converts_locally() {
             return self.update(old, new);
         }
         loop {
@@ -86,7 +86,7 @@ impl<'a> RequestFieldManager<'a> {
     fn owned(&self, new: &Value) -> Option<Value> {
         let resource = self.call.resource;
         if !resource.is_converted() {
-            return resource.kind().hooks.foresee(new);
+            return resource.kind().hooks.object_for_managed_fields(new);
         }
         let mut stored = new.clone();
         resource.round_trip(&mut stored);
@@ -216,7 +216,7 @@ impl VersionConverter for OtherVersions<'_> {
         if !to.is_custom() {
             return Some(from.convert(object, &to));
         }
-        if !to.converts_alone() {
+        if !to.converts_locally() {
             return self.translated(object, to);
         }
         // Kubernetes: unlike a read from storage, this keeps fields that the other version does not have.

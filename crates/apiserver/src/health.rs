@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header;
-use mizzen_registry::{Future, Health};
+use mizzen_registry::{BoxFuture, Health};
 use mizzen_value::json::quote;
 use tokio::sync::watch;
 
-use crate::answer::{self, Answer};
-use crate::request::{Query, Request};
-use crate::server::Inner;
+use crate::request::{Request, RequestQuery};
+use crate::response::{self, Response};
+use crate::server::ServerParts;
 
 /// A health check of a dependency.
 pub trait HealthCheck: fmt::Debug + Send + Sync {
@@ -23,7 +23,7 @@ pub trait HealthCheck: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// The problem, if there is one. Returns in bounded time.
-    fn check(&self) -> Future<'_, Result<(), String>>;
+    fn check(&self) -> BoxFuture<'_, Result<(), String>>;
 
     /// The endpoint beside `/healthz` that runs it. Usually `/readyz` and not `/livez`: a restart
     /// would not help.
@@ -175,7 +175,7 @@ impl ComponentHealth {
 }
 
 /// A check of the server itself.
-type Own = (&'static str, fn(&Inner) -> Result<(), String>);
+type Own = (&'static str, fn(&ServerParts) -> Result<(), String>);
 
 const PING: Own = ("ping", |_| Ok(()));
 const LOG: Own = ("log", |_| Ok(()));
@@ -200,7 +200,7 @@ const SHUTDOWN: Own = ("shutdown", |server| match server.is_leaving() {
     false => Ok(()),
 });
 
-fn store_has_not_failed(server: &Inner) -> Result<(), String> {
+fn store_has_not_failed(server: &ServerParts) -> Result<(), String> {
     match server.registry.store().health() {
         Health::Failed(problem) => Err(format!("the store has failed: {problem}")),
         _ => Ok(()),
@@ -223,7 +223,7 @@ impl EndpointCheck<'_> {
         }
     }
 
-    async fn run(&self, server: &Inner) -> Result<(), String> {
+    async fn run(&self, server: &ServerParts) -> Result<(), String> {
         match self {
             EndpointCheck::Own((_, check)) => check(server),
             EndpointCheck::Boot(name) if server.boot_sequence.is_complete(name) => Ok(()),
@@ -235,7 +235,7 @@ impl EndpointCheck<'_> {
 }
 
 /// The checks of an endpoint, in kube-apiserver's order.
-fn checks(server: &Inner, endpoint: HealthEndpoint) -> Vec<EndpointCheck<'_>> {
+fn checks(server: &ServerParts, endpoint: HealthEndpoint) -> Vec<EndpointCheck<'_>> {
     let outside = server.options.health.iter().map(|check| &**check);
     let outside: Vec<&dyn HealthCheck> = outside
         .filter(|check| endpoint == HealthEndpoint::Healthz || check.endpoint() == endpoint)
@@ -276,7 +276,7 @@ fn checks(server: &Inner, endpoint: HealthEndpoint) -> Vec<EndpointCheck<'_>> {
 }
 
 /// The paths of all checks of all endpoints.
-pub(crate) fn paths(server: &Inner) -> Vec<String> {
+pub(crate) fn paths(server: &ServerParts) -> Vec<String> {
     let of = |endpoint: HealthEndpoint| {
         let root = format!("/{}", endpoint.name());
         let checks = checks(server, endpoint);
@@ -289,8 +289,12 @@ pub(crate) fn paths(server: &Inner) -> Vec<String> {
 }
 
 /// `/livez?verbose`, `/readyz/ping`, …
-pub(crate) async fn serve_health(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Answer {
-    let not_found = || answer::text(404, "404 page not found\n");
+pub(crate) async fn serve_health(
+    server: &Arc<ServerParts>,
+    request: &Request,
+    parts: &[&str],
+) -> Response {
+    let not_found = || response::text(404, "404 page not found\n");
     let Some(endpoint) = HealthEndpoint::named(parts[0]) else {
         return not_found();
     };
@@ -310,20 +314,20 @@ pub(crate) async fn serve_health(server: &Arc<Inner>, request: &Request, parts: 
     };
     match check.run(server).await {
         Ok(()) => {
-            let mut answer = answer::text(200, "ok");
+            let mut answer = response::text(200, "ok");
             answer.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
             answer
         }
-        Err(problem) => answer::text(500, format!("internal server error: {problem}\n")),
+        Err(problem) => response::text(500, format!("internal server error: {problem}\n")),
     }
 }
 
 async fn report(
     endpoint: HealthEndpoint,
     checks: &[EndpointCheck<'_>],
-    server: &Inner,
-    query: &Query,
-) -> Answer {
+    server: &ServerParts,
+    query: &RequestQuery,
+) -> Response {
     let root = endpoint.name();
     let excluded: BTreeSet<&str> = query.all("exclude").into_iter().collect();
     let mut unknown = excluded.clone();
@@ -359,10 +363,10 @@ async fn report(
             failed = failed.join("; "),
             "health check failed"
         );
-        return answer::text(500, format!("{lines}{root} check failed\n"));
+        return response::text(500, format!("{lines}{root} check failed\n"));
     }
     if query.get("verbose").is_some() {
-        return answer::text(200, format!("{lines}{root} check passed\n"));
+        return response::text(200, format!("{lines}{root} check passed\n"));
     }
-    answer::text(200, "ok")
+    response::text(200, "ok")
 }

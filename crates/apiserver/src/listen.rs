@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
+use http::{HeaderValue, Method, Request, StatusCode, Version, header, request};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -25,9 +25,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::Server;
-use crate::aggregation::Streams;
-use crate::answer::{self, Answer};
-use crate::authentication::{Peer, RequestOrigin, Unauthenticated};
+use crate::aggregation::RequestStreams;
+use crate::authentication::{ClientIdentity, RequestOrigin, Unauthenticated};
 use crate::chain::{self, IncomingRequest};
 use crate::close_notify::{CloseNotify, LingerFlag};
 use crate::coalesce::Coalesce;
@@ -38,6 +37,7 @@ use crate::http2_path::PathScanner;
 use crate::inspect::InspectedStream;
 use crate::receive::WholeBody;
 use crate::request_line::{self, RequestLineFault};
+use crate::response::{self, Response};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ const MAX_UNSEEN_RESETS: usize = 20;
 const MAX_FAULTS: usize = 256;
 
 /// Identifies a client by its certificate chain.
-pub type Identify = Arc<dyn Fn(&[CertificateDer<'static>]) -> Peer + Send + Sync>;
+pub type Identify = Arc<dyn Fn(&[CertificateDer<'static>]) -> ClientIdentity + Send + Sync>;
 
 /// Where and how a server is served.
 pub struct SecureServing {
@@ -120,7 +120,7 @@ pub async fn listen(server: Server, serving: SecureServing, stop: impl Future<Ou
 
 /// The client of a connection.
 struct RemotePeer {
-    peer: Peer,
+    peer: ClientIdentity,
     address: IpAddr,
     /// When the client's certificate expires, in Unix seconds.
     expires: Option<i64>,
@@ -153,7 +153,9 @@ impl ClientConnection {
             Some(leaf.validity().not_after.timestamp())
         });
         let peer = Arc::new(RemotePeer {
-            peer: certificates.map_or(Peer::Stranger, |chain| (self.identify)(chain)),
+            peer: certificates.map_or(ClientIdentity::NoCertificate, |chain| {
+                (self.identify)(chain)
+            }),
             address: self.address.ip(),
             expires,
         });
@@ -267,7 +269,7 @@ fn handle(
     peer: Arc<RemotePeer>,
     tracker: &ConnectionTracker,
     mut request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + use<> {
+) -> impl Future<Output = Result<http::Response<TrackedBody>, Infallible>> + use<> {
     let upgrade = request
         .headers()
         .contains_key(header::UPGRADE)
@@ -275,10 +277,13 @@ fn handle(
     let (head, body) = request.into_parts();
     let cancelled = Cancelled::default();
     let (streams, unread) = match body.is_end_stream() && upgrade.is_none() {
-        true => (Streams::default(), None),
+        true => (RequestStreams::default(), None),
         false => {
             let (body, unread) = WholeBody::new(body, head.version, cancelled.clone());
-            (Streams::new(body.boxed_unsync(), upgrade), Some(unread))
+            (
+                RequestStreams::new(body.boxed_unsync(), upgrade),
+                Some(unread),
+            )
         }
     };
     let linger = head.extensions.get::<LingerFlag>().cloned();
@@ -302,7 +307,7 @@ fn handle(
         }
         // The response to HEAD has the length of the body that GET would have.
         let length = answer.body().size_hint().exact();
-        let mut answer = answer.map(|_| answer::Body::from(""));
+        let mut answer = answer.map(|_| response::Body::from(""));
         if let Some(length) = length {
             let headers = answer.headers_mut();
             headers
@@ -320,9 +325,9 @@ async fn serve(
     server: Server,
     peer: Arc<RemotePeer>,
     head: request::Parts,
-    streams: Streams,
+    streams: RequestStreams,
     tracker: ConnectionTracker,
-) -> Answer {
+) -> Response {
     if let Some(fault) = request_line::fault(&head.uri) {
         return match fault {
             RequestLineFault::Malformed => hang_up(400, "400 Bad Request"),
@@ -337,7 +342,7 @@ async fn serve(
     }
     // Go: `OPTIONS *` is for the server as a whole and reaches no handler (net/http, globalOptionsHandler).
     if head.method == Method::OPTIONS && head.uri.path() == "*" {
-        return Answer::new(answer::Body::from(""));
+        return Response::new(response::Body::from(""));
     }
     if let Some(expires) = peer.expires {
         let metrics = &server.0.metrics.credentials;
@@ -379,8 +384,8 @@ fn check_host_and_length(head: &request::Parts) -> Result<(), &'static str> {
 }
 
 /// Responds to a request that is not valid HTTP, and closes the connection.
-fn hang_up(code: u16, text: &str) -> Answer {
-    let mut answer = answer::answer(code, "text/plain; charset=utf-8", text.to_owned());
+fn hang_up(code: u16, text: &str) -> Response {
+    let mut answer = response::with_body(code, "text/plain; charset=utf-8", text.to_owned());
     answer
         .headers_mut()
         .insert(header::CONNECTION, HeaderValue::from_static("close"));

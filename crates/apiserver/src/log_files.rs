@@ -10,7 +10,7 @@ use std::path::Path;
 use http::{HeaderValue, header};
 use mizzen_object::Status;
 
-use crate::answer::{self, Answer, Body};
+use crate::response::{self, Body, Response};
 
 /// How much of a file is read to detect its content type.
 const SNIFFED: usize = 512;
@@ -18,10 +18,10 @@ const SNIFFED: usize = 512;
 const UNESCAPED: &[u8] = b"$&+,/:;=@-_.~!*'()";
 
 /// The file or directory of a path that begins with `/logs`.
-pub(crate) async fn serve(root: &Path, path: &str) -> Result<Answer, Status> {
+pub(crate) async fn serve(root: &Path, path: &str) -> Result<Response, Status> {
     let below = path.strip_prefix("/logs").unwrap_or_default();
     if below.split(['/', '\\']).any(|part| part == "..") {
-        return Ok(answer::text(400, "invalid URL path\n"));
+        return Ok(response::text(400, "invalid URL path\n"));
     }
     let (file, is_slashed) = (root.join(below.trim_matches('/')), path.ends_with('/'));
     let last = path
@@ -33,23 +33,25 @@ pub(crate) async fn serve(root: &Path, path: &str) -> Result<Answer, Status> {
     let opened = tokio::task::spawn_blocking(move || open(&file, is_slashed)).await;
     Ok(match opened.map_err(Status::internal)? {
         Ok(ServedFile::File { file, media_type }) => {
-            answer::answer(200, media_type, Body::reader(file))
+            response::with_body(200, media_type, Body::reader(file))
         }
-        Ok(ServedFile::Directory(list)) => answer::answer(200, "text/html; charset=utf-8", list),
+        Ok(ServedFile::Directory(list)) => {
+            response::with_body(200, "text/html; charset=utf-8", list)
+        }
         Ok(ServedFile::Unslashed) => {
-            let mut answer = answer::text(301, "");
+            let mut answer = response::text(301, "");
             if let Ok(location) = HeaderValue::try_from(format!("{}/", escape(&last))) {
                 answer.headers_mut().insert(header::LOCATION, location);
             }
             answer
         }
         Err(error) if error.raw_os_error() == Some(NAME_TOO_LONG) => {
-            answer::text(404, "file not found\n")
+            response::text(404, "file not found\n")
         }
         Err(error) => match error.kind() {
-            ErrorKind::NotFound => answer::text(404, "404 page not found\n"),
-            ErrorKind::PermissionDenied => answer::text(403, "403 Forbidden\n"),
-            _ => answer::text(500, "500 Internal Server Error\n"),
+            ErrorKind::NotFound => response::text(404, "404 page not found\n"),
+            ErrorKind::PermissionDenied => response::text(403, "403 Forbidden\n"),
+            _ => response::text(500, "500 Internal Server Error\n"),
         },
     })
 }

@@ -18,10 +18,10 @@ use mizzen_object::KindData;
 use mizzen_registry::Health;
 use mizzen_value::Str;
 
-use crate::answer::Answer;
 use crate::discovery;
-use crate::request::{Request, ResourcePath, Target};
-use crate::server::Inner;
+use crate::request::{Request, RequestTarget, ResourcePath};
+use crate::response::Response;
+use crate::server::ServerParts;
 pub(crate) use auth::{AuthMetrics, AuthenticationOutcome, AuthorizationOutcome, DOUBLING};
 use credential_metrics::CredentialCounts;
 pub(crate) use credential_metrics::TokenUse;
@@ -63,7 +63,7 @@ pub(crate) struct RequestLabels {
 impl RequestLabels {
     /// Invariant: the number of series is bounded, whatever clients send: unknown resources and
     /// paths have no labels.
-    pub(crate) fn new(server: &Inner, request: &Request) -> RequestLabels {
+    pub(crate) fn new(server: &ServerParts, request: &Request) -> RequestLabels {
         let verb = RequestLabels::verb(request);
         let is_served = |path: &ResourcePath| {
             server.catalog.find(path).is_ok_and(|resource| {
@@ -72,9 +72,9 @@ impl RequestLabels {
             })
         };
         match request.info.target() {
-            Target::Page(path) => RequestLabels::of_page(verb, path),
-            Target::Resource(path) if !is_served(path) => RequestLabels::of_page(verb, ""),
-            Target::Resource(path) => RequestLabels {
+            RequestTarget::NonResource(path) => RequestLabels::of_page(verb, path),
+            RequestTarget::Resource(path) if !is_served(path) => RequestLabels::of_page(verb, ""),
+            RequestTarget::Resource(path) => RequestLabels {
                 verb,
                 dry_run: if request.query.all("dryRun") == ["All"] {
                     "All"
@@ -98,7 +98,7 @@ impl RequestLabels {
 
     /// The verb label: by the method, so that a deletecollection is a DELETE. Kubernetes: `cleanVerb`.
     fn verb(request: &Request) -> &'static str {
-        let is_resource = matches!(request.info.target(), Target::Resource(_));
+        let is_resource = matches!(request.info.target(), RequestTarget::Resource(_));
         match (request.method.as_str(), request.info.verb()) {
             ("GET" | "HEAD", "list") if is_resource => "LIST",
             ("GET" | "HEAD", "watch") if is_resource => "WATCH",
@@ -244,7 +244,7 @@ impl ServerMetrics {
     }
 
     /// Records a response.
-    pub(crate) fn end(&self, observed: &RequestLabels, took: Duration, answer: &Answer) {
+    pub(crate) fn end(&self, observed: &RequestLabels, took: Duration, answer: &Response) {
         let code = answer.status().as_u16();
         *self
             .requests
@@ -308,7 +308,7 @@ impl ServerMetrics {
     }
 
     /// The families of a scrape.
-    pub(crate) fn families(&self, server: &Inner) -> Families {
+    pub(crate) fn families(&self, server: &ServerParts) -> Families {
         let mut families = Families::default();
         let out = &mut families;
         self.collect_requests(out);
@@ -320,8 +320,8 @@ impl ServerMetrics {
         self.auth.collect(out);
         self.credentials.collect(out);
         collect_version(out);
-        server.access.counts.collect(out);
-        server.access.impersonations.collect(out);
+        server.authorization.counts.collect(out);
+        server.authorization.impersonations.collect(out);
         let others = &server.options.authentication.authenticators;
         others.iter().for_each(|other| other.collect(out));
         server.options.metrics.collect(out);
@@ -445,7 +445,7 @@ fn collect_version(out: &mut Families) {
     .add(labels, 1);
 }
 
-fn collect_store(server: &Inner, out: &mut Families) {
+fn collect_store(server: &ServerParts, out: &mut Families) {
     let store = server.registry.store();
     for space in &store.stats() {
         let labels: &[_] = &[("resource", &*space.name)];

@@ -9,7 +9,6 @@ use mizzen_object::Status;
 use mizzen_value::{Value, json};
 
 use crate::aggregation::{self, OtherServer};
-use crate::answer::{self, Accept, Answer, Encoding, clauses};
 use crate::content::{self, CacheableDocument, empty, http_date, set};
 use crate::decode::stated_kind;
 use crate::discovery::{self, Group, is_built_in};
@@ -18,7 +17,8 @@ use crate::health;
 use crate::log_files;
 use crate::openid;
 use crate::request::Request;
-use crate::server::Inner;
+use crate::response::{self, Accept, Response, ResponseEncoding, clauses};
+use crate::server::ServerParts;
 use mizzen_openapi::{OpenApi, SpecDocument};
 
 /// The paths besides API groups and their versions.
@@ -34,7 +34,7 @@ const NON_API_PATHS: [&str; 8] = [
 ];
 
 /// Every path that this server has besides API groups and their versions.
-fn non_api_paths(server: &Inner) -> Vec<String> {
+fn non_api_paths(server: &ServerParts) -> Vec<String> {
     let handled = server
         .options
         .non_resource_handlers
@@ -56,17 +56,17 @@ fn non_api_paths(server: &Inner) -> Vec<String> {
 }
 
 /// The paths of `/statusz` and `/flagz`, if they exist.
-fn zpages(server: &Inner) -> impl Iterator<Item = String> {
+fn zpages(server: &ServerParts) -> impl Iterator<Item = String> {
     let pages = server.options.zpages.iter();
     pages.flat_map(|_| ["/flagz".to_owned(), "/statusz".to_owned()])
 }
 
 /// Serves a non-resource path. A trailing slash is ignored, except for health checks.
-pub(crate) async fn answer(
-    server: &Arc<Inner>,
+pub(crate) async fn serve(
+    server: &Arc<ServerParts>,
     request: &Request,
     path: &str,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let is_check = ["/healthz", "/livez", "/readyz"]
         .iter()
         .any(|check| path.starts_with(check));
@@ -137,14 +137,14 @@ pub(crate) async fn answer(
 
 /// `/metrics`, and `/metrics/slis` of the health checks. Kubernetes: DELETE resets them
 /// (component-base/metrics/legacyregistry); ours resets the metrics of requests.
-fn metrics(server: &Inner, request: &Request, is_slis: bool) -> Answer {
+fn metrics(server: &ServerParts, request: &Request, is_slis: bool) -> Response {
     let (metrics, checks) = (&server.metrics, &server.metrics.health_checks);
     if request.method == Method::DELETE && server.options.resets_metrics {
         match is_slis {
             true => checks.reset(),
             false => metrics.reset(),
         }
-        return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
+        return response::with_body(200, "text/plain; charset=utf-8", "metrics reset\n");
     }
     let text = match is_slis {
         true => checks.text(),
@@ -153,7 +153,7 @@ fn metrics(server: &Inner, request: &Request, is_slis: bool) -> Answer {
     if is_slis && text.is_empty() {
         return empty(StatusCode::OK);
     }
-    let mut answer = answer::answer(200, METRICS_TYPE, text);
+    let mut answer = response::with_body(200, METRICS_TYPE, text);
     // By this header clients see that counters were reset (promhttp).
     let started = HeaderName::from_static("process-start-time-unix");
     set(&mut answer, started, &metrics.started.to_string());
@@ -161,7 +161,7 @@ fn metrics(server: &Inner, request: &Request, is_slis: bool) -> Answer {
 }
 
 /// The response of the first handler that has the path.
-async fn handled(server: &Inner, request: &Request, path: &str) -> Option<Answer> {
+async fn handled(server: &ServerParts, request: &Request, path: &str) -> Option<Response> {
     let query = request.uri.query().unwrap_or_default();
     let (method, headers, body) = (&request.method, &request.headers, &request.body);
     for handler in &server.options.non_resource_handlers {
@@ -181,7 +181,11 @@ async fn handled(server: &Inner, request: &Request, path: &str) -> Option<Answer
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<Answer, Status> {
+fn document(
+    server: &Arc<ServerParts>,
+    request: &Request,
+    parts: &[&str],
+) -> Result<Response, Status> {
     let found = |name: &str| server.catalog.group(name);
     let value = match parts {
         [""] | ["index.html"] => {
@@ -237,24 +241,24 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
 }
 
 /// The response with a discovery document.
-fn discovery_response(server: &Inner, value: &Value, accept: Accept) -> Answer {
+fn discovery_response(server: &ServerParts, value: &Value, accept: Accept) -> Response {
     let ty = server.types.discovery.get(value["kind"].str());
-    answer::value(&stated_kind(value), ty.map(|ty| &**ty), value, accept, 200)
+    response::value(&stated_kind(value), ty.map(|ty| &**ty), value, accept, 200)
 }
 
 /// A document that is no object. Kubernetes: it is always indented JSON, whatever the client accepts.
-fn raw_json(value: &Value) -> Answer {
+fn raw_json(value: &Value) -> Response {
     let accept = Accept {
         pretty: true,
         ..Accept::JSON
     };
-    answer::value(&stated_kind(value), None, value, accept, 200)
+    response::value(&stated_kind(value), None, value, accept, 200)
 }
 
 /// Kubernetes: go-restful serves this path, and only as JSON (server/routes/version.go).
-fn version(request: &Request) -> Result<Answer, Status> {
+fn version(request: &Request) -> Result<Response, Status> {
     require_get(request)?;
-    answer::negotiate_route(&request.headers, &["application/json"])?;
+    response::negotiate_route(&request.headers, &["application/json"])?;
     Ok(raw_json(&discovery::version()))
 }
 
@@ -267,15 +271,15 @@ fn require_get(request: &Request) -> Result<(), Status> {
 
 /// Negotiates the encoding of a document; `restful` says whether go-restful serves it.
 fn accept(request: &Request, restful: bool) -> Result<Accept, Status> {
-    let accept = answer::negotiate_document(&request.headers, &request.query, restful)?;
+    let accept = response::negotiate_document(&request.headers, &request.query, restful)?;
     Ok(Accept {
-        kept: request.record.wants_response(),
+        audited: request.record.wants_response(),
         ..accept
     })
 }
 
-fn not_found() -> Answer {
-    answer::text(404, "404 page not found\n")
+fn not_found() -> Response {
+    response::text(404, "404 page not found\n")
 }
 
 fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
@@ -286,14 +290,18 @@ fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
 }
 
 /// `/api` and `/apis`, which also exist as aggregated discovery.
-fn discovery_root(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, Status> {
+fn discovery_root(
+    server: &Arc<ServerParts>,
+    request: &Request,
+    core: bool,
+) -> Result<Response, Status> {
     if core {
         require_get(request)?;
     }
     let groups = &*aggregation::groups(server);
     // Kubernetes: the aggregator serves `/apis/` without the handler of aggregated discovery.
     let aggregated = match core || request.uri.path() == "/apis" {
-        true => answer::negotiate_aggregated_discovery(&request.headers, &request.query, core),
+        true => response::negotiate_aggregated_discovery(&request.headers, &request.query, core),
         false => None,
     };
     if let Some(accept) = aggregated {
@@ -301,7 +309,7 @@ fn discovery_root(server: &Arc<Inner>, request: &Request, core: bool) -> Result<
         let mut value = discovery::aggregated(chosen);
         aggregation::mark_stale(server, &mut value);
         let accept = Accept {
-            kept: request.record.wants_response(),
+            audited: request.record.wants_response(),
             ..accept
         };
         return Ok(aggregated_discovery(server, request, &value, accept));
@@ -317,11 +325,11 @@ fn discovery_root(server: &Arc<Inner>, request: &Request, core: bool) -> Result<
 /// Aggregated discovery. Kubernetes: all encodings have the same ETag, that of the JSON without kind and version
 /// (endpoints/discovery/aggregated/etag.go).
 fn aggregated_discovery(
-    server: &Inner,
+    server: &ServerParts,
     request: &Request,
     value: &Value,
     accept: Accept,
-) -> Answer {
+) -> Response {
     let mut tagged = value.clone();
     tagged.remove("kind");
     tagged.remove("apiVersion");
@@ -334,9 +342,13 @@ fn aggregated_discovery(
         false => discovery_response(server, value, accept),
     };
     let media_type = match accept.encoding {
-        Encoding::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-        Encoding::Yaml => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-        Encoding::Protobuf => {
+        ResponseEncoding::Json => {
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        }
+        ResponseEncoding::Yaml => {
+            "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        }
+        ResponseEncoding::Protobuf => {
             "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         }
     };
@@ -351,11 +363,11 @@ fn aggregated_discovery(
 
 /// An OpenAPI document.
 fn openapi_document(
-    server: &Inner,
+    server: &ServerParts,
     request: &Request,
     media_type: &'static str,
     document: &SpecDocument,
-) -> Answer {
+) -> Response {
     let modified = *document.sent.get_or_init(|| server.registry.now());
     let (body, hash) = (document.bytes.clone(), Some(&*document.hash));
     content::serve(
@@ -371,8 +383,8 @@ fn openapi_document(
 
 /// Renders a document on a blocking thread: the first time takes milliseconds.
 async fn render<T: Send + 'static>(
-    server: &Arc<Inner>,
-    render: impl FnOnce(&Inner) -> T + Send + 'static,
+    server: &Arc<ServerParts>,
+    render: impl FnOnce(&ServerParts) -> T + Send + 'static,
 ) -> Result<T, Status> {
     let server = server.clone();
     tokio::task::spawn_blocking(move || render(&server))
@@ -382,13 +394,13 @@ async fn render<T: Send + 'static>(
 
 /// Whether an OpenAPI document is sent as protobuf; `None` if no clause can be served. `version` is that of OpenAPI.
 /// Kubernetes: kube-openapi compares media types case-sensitively (pkg/handler/handler.go).
-fn wants_protobuf(clauses: &[answer::AcceptClause], version: &str) -> Option<bool> {
+fn wants_protobuf(clauses: &[response::AcceptClause], version: &str) -> Option<bool> {
     let subtype = |text: &str| {
         text.strip_prefix("com.github.proto-openapi.spec.")
             .map(|text| text.replace('@', "."))
     };
     let protobuf = format!("{version}.v1.0+protobuf");
-    let serve = |clause: &answer::AcceptClause| match clause.subkind {
+    let serve = |clause: &response::AcceptClause| match clause.subkind {
         _ if !matches!(clause.kind, "application" | "*") => None,
         "json" | "*" => Some(false),
         subkind => (subtype(subkind)? == protobuf).then_some(true),
@@ -404,7 +416,7 @@ fn openapi_accept(request: &Request) -> Cow<'_, str> {
     }
 }
 
-async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
+async fn openapi_v2(server: &Arc<ServerParts>, request: &Request) -> Result<Response, Status> {
     let mut answer = match wants_protobuf(&clauses(&openapi_accept(request)), "v2") {
         None => empty(StatusCode::NOT_ACCEPTABLE),
         Some(proto) => {
@@ -427,7 +439,7 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
     Ok(answer)
 }
 
-async fn openapi_index(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
+async fn openapi_index(server: &Arc<ServerParts>, request: &Request) -> Result<Response, Status> {
     let index = render(server, |server| {
         server.catalog.with_openapi(OpenApi::v3_index)
     })
@@ -443,7 +455,7 @@ async fn openapi_index(server: &Arc<Inner>, request: &Request) -> Result<Answer,
 }
 
 /// Kubernetes: kube-openapi/pkg/handler3/handler.go, which sends nothing for an `Accept` header without a clause.
-async fn openapi_v3(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
+async fn openapi_v3(server: &Arc<ServerParts>, request: &Request) -> Result<Response, Status> {
     let name = request
         .uri
         .path()
@@ -473,11 +485,11 @@ async fn openapi_v3(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
 }
 
 async fn openapi_v3_document(
-    server: &Arc<Inner>,
+    server: &Arc<ServerParts>,
     request: &Request,
     name: String,
     proto: bool,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let url = format!("/openapi/v3/{name}");
     let document = render(server, move |server| {
         server.catalog.with_openapi(|openapi| {
@@ -500,7 +512,7 @@ async fn openapi_v3_document(
         return Ok(openapi_document(server, request, media_type, &document));
     }
     if hash != document.hash {
-        let mut answer = answer::answer(301, media_type, Bytes::new());
+        let mut answer = response::with_body(301, media_type, Bytes::new());
         set(&mut answer, header::ETAG, &format!("\"{}\"", document.hash));
         set(
             &mut answer,

@@ -6,9 +6,9 @@ use http::{HeaderValue, header};
 use mizzen_object::Status;
 use mizzen_value::{Value, json, value};
 
-use crate::answer::{self, Answer, negotiate_route};
 use crate::request::Request;
-use crate::server::Inner;
+use crate::response::{self, Response, negotiate_route};
+use crate::server::ServerParts;
 
 /// The path of the discovery document.
 pub(crate) const CONFIGURATION: &str = "/.well-known/openid-configuration";
@@ -20,7 +20,10 @@ const KEYS_TYPE: &str = "application/jwk-set+json";
 const MAX_AGE: &str = "public, max-age=3600";
 
 /// The discovery document; none without a signer, or if the issuer is no URL.
-pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<Answer, Status>> {
+pub(crate) fn configuration(
+    server: &ServerParts,
+    request: &Request,
+) -> Option<Result<Response, Status>> {
     let signer = server.options.signer.as_deref()?;
     let accounts = &server.options.service_accounts;
     if !accounts.issuer().starts_with("https://") {
@@ -42,7 +45,7 @@ pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<
 }
 
 /// The JWKS; none without a signer.
-pub(crate) fn keys(server: &Inner, request: &Request) -> Option<Result<Answer, Status>> {
+pub(crate) fn keys(server: &ServerParts, request: &Request) -> Option<Result<Response, Status>> {
     let signer = server.options.signer.as_deref()?;
     let key = |id: &str, algorithm: &str, material: Value| {
         let mut key = value!({ "use": "sig", "kid": id, "alg": algorithm });
@@ -66,9 +69,9 @@ fn cacheable(
     request: &Request,
     media_type: &'static str,
     document: &Value,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     negotiate_route(&request.headers, &[media_type])?;
-    let mut answer = answer::answer(200, media_type, json::to_string(document));
+    let mut answer = response::with_body(200, media_type, json::to_string(document));
     answer
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static(MAX_AGE));

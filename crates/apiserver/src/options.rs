@@ -7,7 +7,7 @@ use mizzen_registry::{ListOptions, Match, Selection};
 use mizzen_value::{Value, json};
 
 use crate::decode::{self, FieldValidation};
-use crate::request::{Query, Request};
+use crate::request::{Request, RequestQuery};
 
 /// The options of create, update and patch.
 pub struct WriteOptions {
@@ -87,7 +87,7 @@ impl ListQuery {
         kind: &Kind,
         namespace: &str,
         name: &str,
-        query: &Query,
+        query: &RequestQuery,
         watch: bool,
     ) -> Result<ListQuery, Status> {
         let timeout = query.int("timeoutSeconds").map_err(Status::bad_request)?;
@@ -155,7 +155,11 @@ fn check_field_label(kind: &Kind, field: &str) -> Result<(), Status> {
 }
 
 /// Reads the options of a list.
-pub fn list_options(kind: &Kind, namespace: &str, query: &Query) -> Result<ListOptions, Status> {
+pub fn list_options(
+    kind: &Kind,
+    namespace: &str,
+    query: &RequestQuery,
+) -> Result<ListOptions, Status> {
     let watch = query.bool("watch").unwrap_or_default();
     let read = ListQuery::parse(kind, namespace, "", query, watch)?;
     Ok(ListOptions {
@@ -168,7 +172,7 @@ pub fn list_options(kind: &Kind, namespace: &str, query: &Query) -> Result<ListO
 }
 
 /// Validates `resourceVersionMatch` and `sendInitialEvents` of a list or a watch.
-fn version_match(query: &Query, watch: bool) -> Result<Match, Status> {
+fn version_match(query: &RequestQuery, watch: bool) -> Result<Match, Status> {
     let mut violations = Violations::default();
     let matching = query.text("resourceVersionMatch");
     if watch {
@@ -184,7 +188,7 @@ fn version_match(query: &Query, watch: bool) -> Result<Match, Status> {
     })
 }
 
-fn list_violations(query: &Query, matching: &str, violations: &mut Violations) {
+fn list_violations(query: &RequestQuery, matching: &str, violations: &mut Violations) {
     const FIELD: &str = "resourceVersionMatch";
     if !matching.is_empty() {
         let version = query.text("resourceVersion");
@@ -218,7 +222,7 @@ fn list_violations(query: &Query, matching: &str, violations: &mut Violations) {
     }
 }
 
-fn watch_violations(query: &Query, matching: &str, violations: &mut Violations) {
+fn watch_violations(query: &RequestQuery, matching: &str, violations: &mut Violations) {
     const FIELD: &str = "resourceVersionMatch";
     let initial = query.get("sendInitialEvents").is_some();
     if initial && matching != "NotOlderThan" {

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{Method, Uri};
-use mizzen_registry::Future as Work;
+use mizzen_registry::BoxFuture as Work;
 
-use crate::answer::{self, Answer};
+use crate::response::{self, Response};
 
 /// The response to a request, or a 500 if its handler panics.
 ///
@@ -15,17 +15,17 @@ use crate::answer::{self, Answer};
 pub(crate) struct Recover<'a> {
     pub method: Method,
     pub uri: Uri,
-    pub answer: Work<'a, Answer>,
+    pub answer: Work<'a, Response>,
 }
 
 impl Future for Recover<'_> {
-    type Output = Answer;
+    type Output = Response;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Response> {
         let caught = catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(context)));
         caught.unwrap_or_else(|_| {
             tracing::error!(method = %self.method, path = self.uri.path(), "request handler panicked");
-            Poll::Ready(answer::text(
+            Poll::Ready(response::text(
                 500,
                 "This request caused apiserver to panic. Look in the logs for details.\n",
             ))

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use crate::aggregation::Streams;
+use crate::aggregation::RequestStreams;
 use crate::audit::AuditRecord;
 use crate::deadline::Deadline;
 use crate::flowcontrol::FlowTicket;
 use crate::header;
-pub use info::{RequestInfo, ResourcePath, Target};
+pub use info::{RequestInfo, RequestTarget, ResourcePath};
 
 /// The timeout of requests that the server makes to itself.
 const OWN_TIMEOUT: u64 = 60;
@@ -30,7 +30,7 @@ pub struct Request {
     /// What the request does, and to what.
     pub info: RequestInfo,
     /// The query of the URI.
-    pub query: Query,
+    pub query: RequestQuery,
     /// The headers.
     pub headers: HeaderMap,
     /// The body.
@@ -40,7 +40,7 @@ pub struct Request {
     /// The URI.
     pub uri: Uri,
     /// The unread body and the upgrade, for proxies.
-    pub streams: Streams,
+    pub streams: RequestStreams,
     /// The client's address; `None` for this process.
     pub address: Option<IpAddr>,
     pub(crate) deadline: Deadline,
@@ -62,7 +62,7 @@ impl Request {
             RequestInfo::of_server(&method, path),
             User::master("system:apiserver"),
         );
-        let (query, body) = (Query::default(), Bytes::new());
+        let (query, body) = (RequestQuery::default(), Bytes::new());
         Request {
             method,
             info,
@@ -71,7 +71,7 @@ impl Request {
             body,
             user,
             uri: Uri::default(),
-            streams: Streams::default(),
+            streams: RequestStreams::default(),
             address: None,
             deadline: Deadline::new(Instant::now(), OWN_TIMEOUT),
             record: AuditRecord::default(),
@@ -100,17 +100,17 @@ impl Request {
 
 /// The query parameters of a request.
 #[derive(Debug, Clone, Default)]
-pub struct Query(Vec<(String, String)>);
+pub struct RequestQuery(Vec<(String, String)>);
 
 /// Go: a query with more pairs than this is ignored (net/url, CVE-2025-61726).
 const MAX_PAIRS: usize = 10_000;
 
-impl Query {
+impl RequestQuery {
     /// The query of a URI.
-    pub fn parse(uri: &Uri) -> Query {
+    pub fn parse(uri: &Uri) -> RequestQuery {
         let query = uri.query().unwrap_or_default();
         if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PAIRS {
-            return Query::default();
+            return RequestQuery::default();
         }
         // Go: pairs with an invalid escape or a semicolon are ignored.
         let is_escape =
@@ -119,7 +119,7 @@ impl Query {
             !pair.is_empty() && !pair.contains(';') && pair.split('%').skip(1).all(is_escape)
         };
         let pairs = query.split('&').filter(|pair| is_valid(pair));
-        Query(
+        RequestQuery(
             pairs
                 .map(|pair| {
                     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -201,13 +201,13 @@ mod tests {
 
     #[test]
     fn invalid_pairs_of_a_query_are_ignored() {
-        let query = Query::parse(&"/?a=%zz&b=%4&c=%é&d=1;e=2&%z=1&f=%41".parse().unwrap());
+        let query = RequestQuery::parse(&"/?a=%zz&b=%4&c=%é&d=1;e=2&%z=1&f=%41".parse().unwrap());
         assert_eq!(query.0, [("f".to_string(), "A".to_string())]);
     }
 
     #[test]
     fn query_values_are_decoded() {
-        let query = Query::parse(&"/?a=x%2Cy+z&watch&n=5&bad=x&f=FALSE".parse().unwrap());
+        let query = RequestQuery::parse(&"/?a=x%2Cy+z&watch&n=5&bad=x&f=FALSE".parse().unwrap());
         assert_eq!(query.text("a"), "x,y z");
         assert_eq!(
             (query.bool("watch"), query.bool("f"), query.bool("none")),

@@ -13,9 +13,8 @@ use mizzen_registry::Registry;
 use mizzen_value::{Value, json};
 use tokio::sync::watch;
 
-use crate::admission::{Plugin, Policies, Webhooks};
-use crate::aggregation::{Aggregation, Streams};
-use crate::answer::Answer;
+use crate::admission::{AdmissionPolicies, Plugin, Webhooks};
+use crate::aggregation::{Aggregation, RequestStreams};
 use crate::audit::{self, Audit};
 use crate::authentication::{Authentication, PeerClaim, RequestOrigin};
 use crate::authorization::{
@@ -24,16 +23,17 @@ use crate::authorization::{
 use crate::catalog::Catalog;
 use crate::chain::{self, IncomingRequest};
 use crate::cors::Cors;
-use crate::crd::{self, Definitions};
+use crate::crd::{self, CrdProgress};
 use crate::extend::{Extensions, NonResourceHandler};
 use crate::flowcontrol::{self, Concurrency, FlowControl};
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
 use crate::metrics::ServerMetrics;
-use crate::outgoing::{Client, Identity};
+use crate::outgoing::{ClientIdentity, OutgoingClient};
+use crate::response::Response;
 use crate::token::{ServiceAccountTokens, TokenSigner, VerifiedTokens};
-use crate::types::Types;
+use crate::types::MetaSchemas;
 use crate::unsent::{Unsent, UnsentLimits};
-use crate::verbs::Frames;
+use crate::verbs::WatchFrameCache;
 use crate::zpages::Zpages;
 
 /// How the server is set up.
@@ -58,7 +58,7 @@ pub struct Options {
     /// How users show who they are, besides certificates and service accounts' tokens.
     pub authentication: Authentication,
     /// The client certificate of the front proxy, for requests to aggregated API servers.
-    pub front_proxy: Option<Identity>,
+    pub front_proxy: Option<ClientIdentity>,
     /// The admission plug-ins, in the order in which they run.
     pub admission_plugins: Vec<&'static Plugin>,
     /// Makes the authorizer of the mode `Node`; none where the catalog lacks what it needs.
@@ -168,28 +168,28 @@ impl Default for Http {
 
 /// An API server without a network: give it requests, it gives answers.
 #[derive(Clone)]
-pub struct Server(pub(crate) Arc<Inner>);
+pub struct Server(pub(crate) Arc<ServerParts>);
 
 /// The parts of a server.
-pub struct Inner {
+pub struct ServerParts {
     /// The engine below.
     pub registry: Registry,
     /// The resources that are served.
     pub catalog: Catalog,
     /// Shapes of what requests and answers carry besides objects.
-    pub types: Types,
-    pub(crate) definitions: Definitions,
+    pub types: MetaSchemas,
+    pub(crate) definitions: CrdProgress,
     pub(crate) metrics: ServerMetrics,
     pub(crate) flow_control: FlowControl,
     pub(crate) unsent: Arc<Unsent>,
-    pub(crate) access: ServerAuthorization,
+    pub(crate) authorization: ServerAuthorization,
     /// Calls webhooks and aggregated API servers.
-    pub client: Client,
+    pub client: OutgoingClient,
     /// The watch events that were written last.
-    pub(crate) frames: Arc<Frames>,
-    pub(crate) proved_tokens: VerifiedTokens,
+    pub(crate) frames: Arc<WatchFrameCache>,
+    pub(crate) verified_tokens: VerifiedTokens,
     pub(crate) webhooks: Webhooks,
-    pub(crate) policies: Policies,
+    pub(crate) policies: AdmissionPolicies,
     pub(crate) aggregation: Aggregation,
     pub(crate) audit: Arc<Audit>,
     /// How the server is set up.
@@ -202,7 +202,7 @@ pub struct Inner {
     pub(crate) leaving: AtomicBool,
     pub(crate) boot_sequence: BootSequence,
     /// For what goes on when a request is answered.
-    pub(crate) itself: Weak<Inner>,
+    pub(crate) itself: Weak<ServerParts>,
 }
 
 impl Server {
@@ -210,11 +210,11 @@ impl Server {
     pub(crate) fn join(
         registry: Registry,
         catalog: Catalog,
-        types: Types,
+        types: MetaSchemas,
         options: Options,
         extensions: Extensions,
     ) -> Server {
-        let client = Client::new(
+        let client = OutgoingClient::new(
             &registry,
             &catalog,
             options.front_proxy.clone(),
@@ -222,7 +222,7 @@ impl Server {
         );
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
-        let policies = Policies::new(&catalog);
+        let policies = AdmissionPolicies::new(&catalog);
         let aggregation = Aggregation::new(&catalog);
         let access = ServerAuthorization::new(&registry, &catalog, &options);
         let audit = Arc::new(Audit::new(options.audit.clone(), &registry));
@@ -230,19 +230,19 @@ impl Server {
         let unsent = Unsent::new(options.http.unsent);
         let metrics = ServerMetrics::new(registry.now());
         let stopping = watch::Sender::new(false);
-        Server(Arc::new_cyclic(|itself| Inner {
+        Server(Arc::new_cyclic(|itself| ServerParts {
             itself: itself.clone(),
             registry,
             catalog,
             types,
-            definitions: Definitions::default(),
+            definitions: CrdProgress::default(),
             metrics,
             flow_control: fairness,
             unsent,
-            access,
+            authorization: access,
             client,
             frames: Arc::default(),
-            proved_tokens: VerifiedTokens::default(),
+            verified_tokens: VerifiedTokens::default(),
             webhooks,
             policies,
             aggregation,
@@ -284,7 +284,7 @@ impl Server {
         uri: Uri,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Answer {
+    ) -> Response {
         let caller = RequestOrigin {
             claim: user.map_or(PeerClaim::None, PeerClaim::Authenticated),
             address: None,
@@ -295,7 +295,7 @@ impl Server {
             uri,
             headers,
             body,
-            streams: Streams::default(),
+            streams: RequestStreams::default(),
         };
         chain::serve(&self.0, request).await
     }
@@ -320,7 +320,7 @@ impl Server {
 
     /// The decision of the authorizers, and its reason.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        self.0.access.authorizers.authorize(attributes).await
+        self.0.authorization.authorizers.authorize(attributes).await
     }
 
     /// Goes by the AuthorizationConfiguration in `file` whenever it changes and makes sense. `known` is what it said when
@@ -345,7 +345,7 @@ impl Server {
     }
 
     /// The parts, for those who extend the server.
-    pub fn parts(&self) -> &Arc<Inner> {
+    pub fn parts(&self) -> &Arc<ServerParts> {
         &self.0
     }
 
@@ -365,7 +365,7 @@ impl Server {
     }
 }
 
-impl Inner {
+impl ServerParts {
     /// What the composer of the server gave it with [`Builder::state`](crate::Builder::state).
     pub fn state<T: Any>(&self) -> Option<&T> {
         self.extensions.state()
@@ -373,7 +373,7 @@ impl Inner {
 
     /// The decision of the authorizers, and its reason.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        self.access.authorizers.authorize(attributes).await
+        self.authorization.authorizers.authorize(attributes).await
     }
 
     /// The server of these parts; none when it is about to be dropped.

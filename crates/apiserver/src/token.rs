@@ -18,7 +18,7 @@ use mizzen_value::{Str, Value, json, time, value};
 use crate::authentication::{AuthenticatedToken, AuthenticationResult};
 use crate::jose::{PublicKey, Unverified, quote_list};
 use crate::metrics::TokenUse;
-use crate::server::Inner;
+use crate::server::ServerParts;
 use verified_tokens::VerifiedToken;
 pub(crate) use verified_tokens::VerifiedTokens;
 
@@ -109,9 +109,13 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 
 /// Authenticates a service account token that must be for at least one of the `audiences`; none if
 /// it is another token.
-pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> AuthenticationResult {
+pub(crate) fn authenticate(
+    server: &ServerParts,
+    text: &str,
+    audiences: &[Str],
+) -> AuthenticationResult {
     let Some(token) = server
-        .proved_tokens
+        .verified_tokens
         .get_or_verify(text, || verify(server, text))?
     else {
         return Ok(None);
@@ -142,7 +146,7 @@ pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Aut
 }
 
 /// Parses a service account token and verifies its signature.
-fn verify(server: &Inner, text: &str) -> Result<Option<VerifiedToken>, String> {
+fn verify(server: &ServerParts, text: &str) -> Result<Option<VerifiedToken>, String> {
     let Some(mut token) = Unverified::parse(text) else {
         return Ok(None);
     };
@@ -175,7 +179,7 @@ fn verify(server: &Inner, text: &str) -> Result<Option<VerifiedToken>, String> {
 /// Verifies a signature with the keys of service accounts. The header's `kid` selects the key, its
 /// `alg` the algorithm, which must be one of the key's. Kubernetes: without `kid` every key is
 /// tried (pkg/serviceaccount/jwt.go).
-fn check_signature(server: &Inner, token: &Unverified) -> Result<(), String> {
+fn check_signature(server: &ServerParts, token: &Unverified) -> Result<(), String> {
     let (id, algorithm) = (token.header["kid"].str(), token.header["alg"].str());
     let is_selected = |key: &str| id.is_empty() || key == id;
     let signer = server
@@ -230,7 +234,7 @@ fn check_time(claims: &Value, now: i64) -> Result<(), String> {
 }
 
 /// Whether the account, and the bound object, still exist.
-fn check_account(server: &Inner, claims: &Value) -> Result<(), String> {
+fn check_account(server: &ServerParts, claims: &Value) -> Result<(), String> {
     let (namespace, account) = (claims["namespace"].str(), &claims["serviceaccount"]);
     let name = account["name"].str();
     let found = find_object(server, "serviceaccounts", namespace, name)
@@ -257,7 +261,12 @@ fn check_account(server: &Inner, claims: &Value) -> Result<(), String> {
     check_bound(server, "node", "", node)
 }
 
-fn check_bound(server: &Inner, word: &str, namespace: &str, claimed: &Value) -> Result<(), String> {
+fn check_bound(
+    server: &ServerParts,
+    word: &str,
+    namespace: &str,
+    claimed: &Value,
+) -> Result<(), String> {
     if claimed.is_null() {
         return Ok(());
     }
@@ -288,7 +297,7 @@ fn invalidated() -> String {
 }
 
 /// The metadata of an object.
-fn find_object(server: &Inner, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+fn find_object(server: &ServerParts, plural: &str, namespace: &str, name: &str) -> Option<Value> {
     let resource = server.catalog.get("", "v1", plural)?;
     let object = server
         .registry
@@ -298,7 +307,7 @@ fn find_object(server: &Inner, plural: &str, namespace: &str, name: &str) -> Opt
 }
 
 /// Whether an object was deleted longer ago than the leeway.
-fn is_deleted(server: &Inner, object: &Value) -> bool {
+fn is_deleted(server: &ServerParts, object: &Value) -> bool {
     let end = time::to_unix(object["metadata"]["deletionTimestamp"].str());
     end.is_some_and(|end| end < server.registry.now() - LEEWAY)
 }

@@ -8,7 +8,7 @@ use mizzen_object::schema::{Schemas, Struct};
 use mizzen_value::Str;
 
 /// The schemas of requests and responses that are no resources.
-pub struct Types {
+pub struct MetaSchemas {
     /// The shape of a `Status`.
     pub status: Arc<Struct>,
     pub(crate) object_meta: Arc<Struct>,
@@ -40,9 +40,9 @@ const CONNECT_OPTIONS: [&str; 6] = [
     "ServiceProxyOptions",
 ];
 
-impl Types {
+impl MetaSchemas {
     /// Looks them up among the built-in types.
-    pub(crate) fn new(schemas: &Schemas) -> Types {
+    pub(crate) fn new(schemas: &Schemas) -> MetaSchemas {
         let find = |name: &str| {
             schemas
                 .types
@@ -50,7 +50,7 @@ impl Types {
                 .cloned()
                 .unwrap_or_else(|| Arc::new(Struct::new(name, "meta/v1", false)))
         };
-        Types {
+        MetaSchemas {
             status: find("meta/v1.Status"),
             object_meta: find("meta/v1.ObjectMeta"),
             partial: find("meta/v1.PartialObjectMetadata"),

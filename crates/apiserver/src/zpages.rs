@@ -10,11 +10,11 @@ use http::{HeaderValue, header};
 use mizzen_object::{GroupVersionKind, Status};
 use mizzen_value::{Value, time, value};
 
-use crate::answer::{self, Accept, AcceptClause, Answer, Encoding, clauses};
 use crate::content::http_date;
 use crate::discovery::GIT_VERSION;
 use crate::request::Request;
-use crate::server::Inner;
+use crate::response::{self, Accept, AcceptClause, Response, ResponseEncoding, clauses};
+use crate::server::ServerParts;
 
 const GROUP: &str = "config.k8s.io";
 /// APIs and documents are no debugging endpoints.
@@ -32,17 +32,17 @@ pub struct Zpages {
 /// The format of a page.
 enum ZpageFormat {
     Text,
-    Structured(Encoding, &'static str),
+    Structured(ResponseEncoding, &'static str),
 }
 
 impl Zpages {
     /// Serves `/statusz`, which lists the top-level folders of `paths`.
     pub(crate) fn statusz(
         &self,
-        server: &Inner,
+        server: &ServerParts,
         request: &Request,
         paths: &[String],
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let folders: BTreeSet<String> = paths
             .iter()
             .filter_map(|path| path.split('/').nth(1))
@@ -76,7 +76,7 @@ impl Zpages {
     }
 
     /// Serves `/flagz`.
-    pub(crate) fn flagz(&self, request: &Request) -> Result<Answer, Status> {
+    pub(crate) fn flagz(&self, request: &Request) -> Result<Response, Status> {
         let text = || {
             let lines = self.flags.iter();
             lines
@@ -99,14 +99,14 @@ impl Zpages {
         kind: &'static str,
         text: impl FnOnce() -> String,
         fields: impl FnOnce() -> Value,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let ZpageFormat::Structured(encoding, version) =
             ZpageFormat::negotiate(&request.header("accept"), kind)?
         else {
             let (component, page) = (self.component, kind.to_lowercase());
             let warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                 guarantees and is for debugging purposes only.";
-            return Ok(answer::answer(
+            return Ok(response::with_body(
                 200,
                 "text/plain; charset=utf-8",
                 format!("\n{component} {page}\n{warning}\n{}", text()),
@@ -127,9 +127,9 @@ impl Zpages {
         };
         let accept = Accept {
             encoding,
-            ..answer::negotiate_status(&request.headers, &request.query)
+            ..response::negotiate_status(&request.headers, &request.query)
         };
-        let mut answer = answer::value(&gvk, None, &object, accept, 200);
+        let mut answer = response::value(&gvk, None, &object, accept, 200);
         let media_type = format!("{};g={GROUP};v={version};as={kind}", encoding.media_type());
         if let Ok(media_type) = HeaderValue::from_str(&media_type) {
             answer
@@ -156,7 +156,7 @@ impl ZpageFormat {
         if accept.trim().is_empty() {
             return Ok(ZpageFormat::Text);
         }
-        let structured = |clause: &AcceptClause, encoding: Encoding| {
+        let structured = |clause: &AcceptClause, encoding: ResponseEncoding| {
             let version = match clause.parameter("v") {
                 "v1beta1" => "v1beta1",
                 "v1alpha1" => "v1alpha1",
@@ -169,9 +169,11 @@ impl ZpageFormat {
             let matches = |kind: &str, subkind: &str| {
                 [kind, "*"].contains(&clause.kind) && [subkind, "*"].contains(&clause.subkind)
             };
-            let json = matches("application", "json").then(|| structured(clause, Encoding::Json));
-            let yaml =
-                || matches("application", "yaml").then(|| structured(clause, Encoding::Yaml));
+            let json =
+                matches("application", "json").then(|| structured(clause, ResponseEncoding::Json));
+            let yaml = || {
+                matches("application", "yaml").then(|| structured(clause, ResponseEncoding::Yaml))
+            };
             let is_text = matches("text", "plain") && clause.parameter("as").is_empty();
             json.flatten()
                 .or_else(|| yaml().flatten())

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use mizzen_apiserver::authentication::{Authorities, Trusted};
+use mizzen_apiserver::authentication::{Authorities, TrustedAuthorities};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::metrics::set_api_server_id;
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::{HealthCheck, Http, Identity, Server, Zpages};
+use mizzen_apiserver::{ClientIdentity, HealthCheck, Http, Server, Zpages};
 use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtime_config};
 use mizzen_encryption::{Encryption, check_owner};
 use mizzen_metrics_server as metrics_server;
 use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
-use mizzen_store::{OpenError, Revision, Sealer, Store};
-use mizzen_value::address::Block;
+use mizzen_store::{Encryptor, OpenError, Revision, Store};
+use mizzen_value::address::Cidr;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -120,7 +120,7 @@ pub(crate) struct ControlPlane {
     /// The pod CIDRs, from which nodes get theirs.
     pub pod_ranges: Vec<String>,
     /// The addresses of simulated load balancers.
-    pub load_balancer_ranges: Vec<Block>,
+    pub load_balancer_ranges: Vec<Cidr>,
     /// The configuration of the scheduler.
     pub scheduler: Arc<Configuration>,
     /// Whether `metrics.k8s.io` is served.
@@ -253,7 +253,7 @@ struct ParsedArgs {
     plugins: Plugins,
     admission: Admission,
     authorizer: ConfiguredAuthorizer,
-    service_ranges: Vec<Block>,
+    service_ranges: Vec<Cidr>,
 }
 
 impl ParsedArgs {
@@ -416,7 +416,7 @@ impl PersistentState {
         &self,
         options: Options,
         location: &ServerLocation,
-        trusted: &Trusted,
+        trusted: &TrustedAuthorities,
     ) -> Result<Server, ComposeError> {
         let server = mizzen_controlplane::server(self.registry.clone(), options);
         if let Some(encryption) = &self.encryption {
@@ -437,7 +437,7 @@ impl PersistentState {
         let Some(directory) = directory.map(Path::to_path_buf) else {
             return Ok(Store::in_memory(Default::default()));
         };
-        let sealer = encryption.map(|encryption| encryption as Arc<dyn Sealer>);
+        let sealer = encryption.map(|encryption| encryption as Arc<dyn Encryptor>);
         let options = mizzen_store::Options {
             sealer,
             ..Default::default()
@@ -566,8 +566,8 @@ impl ControlPlane {
 }
 
 /// The client certificate of the server for other servers.
-fn client_identity(Signed { certificate, key }: Signed) -> Identity {
-    Identity { certificate, key }
+fn client_identity(Signed { certificate, key }: Signed) -> ClientIdentity {
+    ClientIdentity { certificate, key }
 }
 
 async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {

@@ -7,7 +7,7 @@ use mizzen_apiserver::{Server, TokenSigner, User, issue_token};
 use mizzen_controllers as controllers;
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::informer::Factory;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 use crate::election::{ComponentLease, LeaderCandidate};
 use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
@@ -29,7 +29,7 @@ pub(crate) struct Dependencies {
     /// The pod CIDRs, from which nodes get theirs.
     pub pod_ranges: Vec<String>,
     /// The addresses of simulated load balancers.
-    pub load_balancer_ranges: Vec<Block>,
+    pub load_balancer_ranges: Vec<Cidr>,
     /// The configuration of the scheduler.
     pub scheduler: Arc<scheduler::Configuration>,
 }

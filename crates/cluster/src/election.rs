@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
-use mizzen_apiserver::seams::SystemRandom;
+use mizzen_apiserver::clock::SystemRandom;
 use mizzen_metrics::Registry;
 use mizzen_sdk::election::{Election, HasEnded, Observer, Options, SetupError};
 use mizzen_sdk::event::{ApiSink, Broadcaster};

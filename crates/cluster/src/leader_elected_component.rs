@@ -126,7 +126,7 @@ impl HealthCheck for LeaderElectedHealth {
         self.component
     }
 
-    fn check(&self) -> mizzen_registry::Future<'_, Result<(), String>> {
+    fn check(&self) -> mizzen_registry::BoxFuture<'_, Result<(), String>> {
         let state = self.readiness.borrow().clone();
         let result = state.unwrap_or_else(|| Err("it has not started yet".into()));
         Box::pin(async { result })

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::{Answer, Server, User};
+use mizzen_apiserver::{Response, Server, User};
 use mizzen_value::{Value, json};
 
 /// The user agent, and so the field manager, of the server's own requests.
@@ -64,7 +64,7 @@ impl LoopbackClient {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Answer, String> {
+    ) -> Result<Response, String> {
         let uri = path.parse().map_err(|error| format!("{path}: {error}"))?;
         let mut headers = HeaderMap::new();
         headers.insert("user-agent", self.agent.clone());

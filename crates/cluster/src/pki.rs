@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mizzen_apiserver::MASTERS;
-use mizzen_apiserver::seams::WallClock;
+use mizzen_apiserver::clock::WallClock;
 use mizzen_value::clock::Clock as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -394,19 +394,19 @@ pub(crate) fn read(path: &Path) -> Result<String, PkiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_apiserver::authentication::{Authorities, Peer, Trusted};
-    use mizzen_apiserver::seams::SystemRandom;
+    use mizzen_apiserver::authentication::{Authorities, ClientIdentity, TrustedAuthorities};
+    use mizzen_apiserver::clock::SystemRandom;
     use mizzen_registry::Registry;
 
     /// The peer of a certificate for a server that trusts these authorities.
-    fn identify(clients: &Authority, front_proxies: &Authority, signed: &Signed) -> Peer {
+    fn identify(clients: &Authority, front_proxies: &Authority, signed: &Signed) -> ClientIdentity {
         let store = mizzen_store::Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
-        let trusted = Trusted {
+        let trusted = TrustedAuthorities {
             clients: clients.certificate.clone(),
             front_proxies: front_proxies.certificate.clone(),
             allowed: vec![FRONT_PROXY_CLIENT.into()],
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         };
         Authorities::new(&registry, &trusted).peer(&[pem_to_der(&signed.certificate).into()])
     }
@@ -421,16 +421,16 @@ mod tests {
             |signed: Result<Signed, PkiError>| identify(&clients, &proxies, &signed.unwrap());
         assert_eq!(
             identify(proxies.front_proxy_client()),
-            Peer::FrontProxy(None)
+            ClientIdentity::FrontProxy(None)
         );
         assert_eq!(
             identify(proxies.sign_client("jane", "", &[MASTERS])),
-            Peer::Impostor
+            ClientIdentity::InvalidCertificate
         );
         let same_name = clients.sign_client(FRONT_PROXY_CLIENT, "", &[]);
-        assert!(matches!(identify(same_name), Peer::User(_)));
+        assert!(matches!(identify(same_name), ClientIdentity::User(_)));
         let forged = Authority::in_memory().unwrap().sign_admin();
-        assert_eq!(identify(forged), Peer::Impostor);
+        assert_eq!(identify(forged), ClientIdentity::InvalidCertificate);
     }
 
     #[test]
@@ -465,7 +465,7 @@ mod tests {
         let signed = clients
             .sign_client("jane", "7", &["ops", "dev", "night shift"])
             .unwrap();
-        let Peer::User(user) = identify(&clients, &proxies, &signed) else {
+        let ClientIdentity::User(user) = identify(&clients, &proxies, &signed) else {
             panic!("not a user")
         };
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));

@@ -83,7 +83,7 @@ fn is_date(text: &str) -> bool {
 mod tests {
     use super::*;
     use mizzen_apiserver::Options;
-    use mizzen_apiserver::seams::{Counter, VirtualClock};
+    use mizzen_apiserver::clock::{CountingRandom, VirtualClock};
     use mizzen_registry::{Registry, Store};
     use std::sync::Arc;
 
@@ -102,7 +102,7 @@ mod tests {
         let registry = Registry::new(
             Store::in_memory(Default::default()),
             clock,
-            Arc::new(Counter::default()),
+            Arc::new(CountingRandom::default()),
         );
         let server = mizzen_controlplane::server(registry, Options::default());
         let client = LoopbackClient::new(&server, KUBE_APISERVER);

@@ -8,13 +8,13 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use mizzen_sdk::api::Api;
+use mizzen_sdk::clock::{self, Clock, Rng};
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits, Note, Recorder};
 use mizzen_sdk::informer::{Factory, Informer};
 use mizzen_sdk::queue::Queue;
-use mizzen_sdk::seam::{self, Chance, Clock};
 use mizzen_sdk::timeline::Timeline;
 use mizzen_sdk::{Key, Object, Resource};
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 use mizzen_value::{Value, time};
 
 use crate::certificates::CertificateSigner;
@@ -36,7 +36,7 @@ pub struct Options {
     /// The wall clock.
     pub clock: Clock,
     /// The source of random numbers.
-    pub rng: Chance,
+    pub rng: Rng,
     /// The controllers that run, by name; empty for all.
     pub controllers: Vec<String>,
     /// The number of workers for each queue of a controller, by name, where it is not the default.
@@ -49,7 +49,7 @@ pub struct Options {
     /// The prefix lengths of podCIDRs.
     pub node_masks: NodeMasks,
     /// The service CIDRs, which are not allocated to nodes.
-    pub service_ranges: Vec<Block>,
+    pub service_ranges: Vec<Cidr>,
     /// The options of the node lifecycle controller.
     pub node_monitor: NodeMonitor,
     /// How many terminated pods are kept; 0 keeps all.
@@ -60,7 +60,7 @@ pub struct Options {
     pub signing_duration: Duration,
     /// The addresses of simulated load balancers, one range for each family; without any, Services
     /// of type LoadBalancer get no address.
-    pub load_balancer_ranges: Vec<Block>,
+    pub load_balancer_ranges: Vec<Cidr>,
     /// The CA bundle of the API server as PEM. Without it, none is published.
     pub root_ca: Option<String>,
     /// Signs the tokens of service account token secrets. Without it, none are created.
@@ -74,8 +74,8 @@ impl Options {
     pub fn new(clients: Clients) -> Options {
         Options {
             clients,
-            clock: seam::wall_clock(),
-            rng: seam::chance(),
+            clock: clock::wall_clock(),
+            rng: clock::rng(),
             controllers: Vec::new(),
             n_workers: HashMap::new(),
             authority: None,
@@ -103,7 +103,7 @@ pub struct ControllerContext {
     pub clock: Clock,
     timeline: Arc<Timeline>,
     /// The source of random numbers.
-    pub rng: Chance,
+    pub rng: Rng,
     /// The options of all controllers.
     pub options: Arc<Options>,
     informers: Factory,

@@ -17,7 +17,7 @@ use http::{HeaderMap, Method, Uri};
 use mizzen_apiserver::audit::{
     AuditLogFormat, AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile,
 };
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
 use mizzen_registry::{Registry, Store};
 

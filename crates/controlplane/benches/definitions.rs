@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue, Method, header};
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
 use mizzen_registry::{Registry, Store};
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
-use mizzen_apiserver::authorization::{Attributes, Resource, Target};
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_apiserver::authorization::{Attributes, AttributesTarget, ResourceAttributes};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
 use mizzen_registry::{Registry, Store};
 use std::sync::Arc;
@@ -190,16 +190,16 @@ async fn post(server: &Server, path: &str, body: String) {
 }
 
 async fn ask(server: &Server, user: &User, verb: &str, namespace: &str) -> bool {
-    let resource = Resource {
+    let resource = ResourceAttributes {
         version: "v1",
         resource: "configmaps",
         namespace,
-        ..Resource::default()
+        ..ResourceAttributes::default()
     };
     let attributes = Attributes {
         user,
         verb,
-        target: Target::Resource(resource),
+        target: AttributesTarget::Resource(resource),
     };
     server.authorize(&attributes).await.is_allowed()
 }

@@ -13,10 +13,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, DecisionReason};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Concurrency, Options, Server, User};
-use mizzen_registry::{Future, Registry, Store};
+use mizzen_registry::{BoxFuture, Registry, Store};
 use mizzen_value::{Value, json, yaml};
 
 const FLOW: &str = include_str!("../../cluster/data/flow.yaml");
@@ -28,8 +28,8 @@ const REQUESTS: u32 = 20;
 struct Open;
 
 impl Authorizer for Open {
-    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> Future<'a, Decision> {
-        Box::pin(async { Decision::Allow(Reason::default()) })
+    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
+        Box::pin(async { Decision::Allow(DecisionReason::default()) })
     }
 }
 

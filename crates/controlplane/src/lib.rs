@@ -28,9 +28,9 @@ mod service;
 mod subresources;
 
 pub use admission::{
-    Admission, ConfigurationError, EventRateLimit, ImagePolicy, Level, LimitedResource,
-    NodeSelectors, PluginError, Plugins, PodSecurity, PodTolerations, Policy, Standard,
-    TolerationSeconds, Version,
+    Admission, AdmissionConfigurationError, EventRateLimit, ImagePolicy, LimitedResource,
+    NamespacePolicy, NodeSelectors, PluginError, Plugins, PodSecurity, PodTolerations, Standard,
+    StandardLevel, StandardVersion, TolerationSeconds,
 };
 pub use mizzen_kinds::disallow_privileged;
 pub use runtime_config::{ApiSetting, check_runtime_config};

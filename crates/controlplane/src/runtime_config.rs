@@ -68,13 +68,13 @@ const NEEDED: &[&str] = &[
 /// One `KEY=BOOL` of `--runtime-config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiSetting {
-    scope: Scope,
+    scope: SettingScope,
     enabled: bool,
 }
 
 /// What a setting is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Scope {
+enum SettingScope {
     /// `api/all`, `api/ga`, `api/beta`, `api/alpha`.
     Stability(Stability),
     /// `GROUP/VERSION`, and one resource of it or all.
@@ -111,10 +111,10 @@ impl FromStr for ApiSetting {
         let (key, value) = text.split_once('=').unwrap_or((text, "true"));
         let (key, value) = (key.trim(), value.trim());
         let scope = match (key, key.split('/').collect::<Vec<_>>().as_slice()) {
-            ("api/all", _) => Scope::Stability(Stability::All),
-            ("api/ga", _) => Scope::Stability(Stability::Ga),
-            ("api/beta", _) => Scope::Stability(Stability::Beta),
-            ("api/alpha", _) => Scope::Stability(Stability::Alpha),
+            ("api/all", _) => SettingScope::Stability(Stability::All),
+            ("api/ga", _) => SettingScope::Stability(Stability::Ga),
+            ("api/beta", _) => SettingScope::Stability(Stability::Beta),
+            ("api/alpha", _) => SettingScope::Stability(Stability::Alpha),
             (_, [group, version, resource @ ..]) if resource.len() < 2 => {
                 if let Some(resource) = resource
                     .first()
@@ -125,7 +125,7 @@ impl FromStr for ApiSetting {
                     ));
                 }
                 let resource = resource.first().map(ToString::to_string);
-                Scope::Version {
+                SettingScope::Version {
                     group: group.to_string(),
                     version: version.to_string(),
                     resource,
@@ -134,10 +134,13 @@ impl FromStr for ApiSetting {
             _ => return Err(format!("runtime-config invalid key {key}")),
         };
         let enabled = match (&scope, value) {
-            (_, "true") | (Scope::Version { .. }, "1" | "t" | "T" | "TRUE" | "True" | "") => true,
-            (_, "false") | (Scope::Version { .. }, "0" | "f" | "F" | "FALSE" | "False") => false,
-            (Scope::Stability(_), _) => return Err(format!("invalid value {key}={value}")),
-            (Scope::Version { .. }, _) => {
+            (_, "true")
+            | (SettingScope::Version { .. }, "1" | "t" | "T" | "TRUE" | "True" | "") => true,
+            (_, "false") | (SettingScope::Version { .. }, "0" | "f" | "F" | "FALSE" | "False") => {
+                false
+            }
+            (SettingScope::Stability(_), _) => return Err(format!("invalid value {key}={value}")),
+            (SettingScope::Version { .. }, _) => {
                 let why = format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
                 return Err(format!("invalid value of {key}: {value}, err: {why}"));
             }
@@ -149,10 +152,10 @@ impl FromStr for ApiSetting {
 impl fmt::Display for ApiSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.scope {
-            Scope::Stability(stability) => {
+            SettingScope::Stability(stability) => {
                 write!(f, "api/{}", format!("{stability:?}").to_lowercase())?;
             }
-            Scope::Version {
+            SettingScope::Version {
                 group,
                 version,
                 resource,
@@ -170,8 +173,8 @@ impl fmt::Display for ApiSetting {
 impl ApiSetting {
     fn matches(&self, kind: &Kind) -> bool {
         match &self.scope {
-            Scope::Stability(stability) => stability.matches(&kind.gvk.version),
-            Scope::Version {
+            SettingScope::Stability(stability) => stability.matches(&kind.gvk.version),
+            SettingScope::Version {
                 group,
                 version,
                 resource,
@@ -188,9 +191,9 @@ impl ApiSetting {
     /// In which order settings apply: the more exact one last.
     fn precision(&self) -> (u8, Option<Stability>) {
         match &self.scope {
-            Scope::Stability(stability) => (0, Some(*stability)),
-            Scope::Version { resource: None, .. } => (1, None),
-            Scope::Version { .. } => (2, None),
+            SettingScope::Stability(stability) => (0, Some(*stability)),
+            SettingScope::Version { resource: None, .. } => (1, None),
+            SettingScope::Version { .. } => (2, None),
         }
     }
 
@@ -198,7 +201,7 @@ impl ApiSetting {
     fn check(&self, kinds: &[Kind]) -> Result<(), String> {
         let version_is_served = kinds.iter().any(|kind| self.matches(kind));
         match &self.scope {
-            Scope::Stability(stability) if self.enabled => {
+            SettingScope::Stability(stability) if self.enabled => {
                 let is_missing =
                     |name: &&&str| stability.matches(name.rsplit('/').next().unwrap_or_default());
                 let missing: Vec<&str> =
@@ -211,7 +214,7 @@ impl ApiSetting {
                     )),
                 }
             }
-            Scope::Version { group, version, .. } if !version_is_served => {
+            SettingScope::Version { group, version, .. } if !version_is_served => {
                 let name = format!("{group}/{version}");
                 let is_legacy = is_legacy(group, version);
                 let has_group = is_legacy
@@ -251,7 +254,7 @@ pub(crate) fn is_legacy(group: &str, version: &str) -> bool {
 }
 
 /// Removes the verbs of the kinds that `settings` disable, so that they are not served.
-pub(crate) fn disable(built_in: &mut kinds::Catalog, settings: &[ApiSetting]) {
+pub(crate) fn disable(built_in: &mut kinds::KindCatalog, settings: &[ApiSetting]) {
     for kind in &mut built_in.kinds {
         if disabled_by(kind, settings).is_some() {
             Arc::make_mut(&mut kind.data).verbs.clear();
@@ -276,7 +279,7 @@ pub fn check_runtime_config(
 ) -> Result<(), String> {
     if let [
         ApiSetting {
-            scope: Scope::Stability(Stability::All),
+            scope: SettingScope::Stability(Stability::All),
             enabled: false,
         },
     ] = settings

@@ -4,20 +4,20 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::extend::BuiltInKinds;
-use mizzen_apiserver::outgoing::Client;
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::server::Inner;
-use mizzen_apiserver::{Identity, Server};
+use mizzen_apiserver::outgoing::OutgoingClient;
+use mizzen_apiserver::server::ServerParts;
+use mizzen_apiserver::{ClientIdentity, Server};
 use mizzen_kinds as kinds;
 use mizzen_object::Hooks;
 use mizzen_registry::{Registry, Store};
 use mizzen_value::Value;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 use crate::admission::{Admission, Plugins, RESOURCE_QUOTA, ResourceQuota, SystemPriorityClasses};
 use crate::legacy::LegacyHints;
-use crate::node_authorizer::Nodes;
+use crate::node_authorizer::NodeAuthorizer;
 use crate::runtime_config::{self, ApiSetting};
 use crate::service::{self, ServiceAllocation};
 use crate::subresources::{self, ControlPlaneComponents};
@@ -50,11 +50,11 @@ pub struct Options {
     /// The types of nodes' addresses at which kubelets are called, the preferred one first.
     pub kubelet_address_types: Vec<String>,
     /// The certificate with which kubelets are called.
-    pub kubelet_client: Option<Identity>,
+    pub kubelet_client: Option<ClientIdentity>,
     /// The authorities, as PEM, that must have signed the serving certificates of kubelets; they are not verified without.
     pub kubelet_authority: Option<String>,
     /// The ranges of services' addresses: one of each family that services can have, their usual one first.
-    pub service_ranges: Vec<Block>,
+    pub service_ranges: Vec<Cidr>,
     /// The node ports of services.
     pub service_node_ports: RangeInclusive<u16>,
     /// The components of the control plane that run beside the server, for `componentstatuses`.
@@ -79,7 +79,7 @@ impl From<mizzen_apiserver::Options> for Options {
             kubelet_address_types: KUBELET_ADDRESS_TYPES.map(String::from).to_vec(),
             kubelet_client: None,
             kubelet_authority: None,
-            service_ranges: Block::parse_sloppy("10.0.0.0/24").into_iter().collect(),
+            service_ranges: Cidr::parse_sloppy("10.0.0.0/24").into_iter().collect(),
             service_node_ports: 30_000..=32_767,
             components: ControlPlaneComponents::default(),
         }
@@ -90,17 +90,17 @@ impl From<mizzen_apiserver::Options> for Options {
 pub(crate) struct ControlPlane {
     pub admission: Admission,
     /// Calls kubelets.
-    pub kubelets: Client,
+    pub kubelets: OutgoingClient,
     pub kubelet_address_types: Vec<String>,
     pub kubelet_authority: Option<String>,
-    pub service_ranges: Vec<Block>,
+    pub service_ranges: Vec<Cidr>,
     pub service_node_ports: RangeInclusive<u16>,
     pub components: ControlPlaneComponents,
 }
 
 impl ControlPlane {
     /// That of a server that this crate has composed.
-    pub(crate) fn of(server: &Inner) -> &ControlPlane {
+    pub(crate) fn of(server: &ServerParts) -> &ControlPlane {
         server.state().expect("this crate composed the server")
     }
 }
@@ -111,10 +111,10 @@ pub fn server(registry: Registry, options: impl Into<Options>) -> Server {
     let built_in = built_in_kinds(&options);
     let mut generic = options.server;
     generic.admission_plugins = options.plugins.iter().collect();
-    generic.node_authorizer = Some(Nodes::authorizer);
+    generic.node_authorizer = Some(NodeAuthorizer::authorizer);
     let control_plane = ControlPlane {
         admission: options.admission,
-        kubelets: Client::plain(&registry, options.kubelet_client),
+        kubelets: OutgoingClient::plain(&registry, options.kubelet_client),
         kubelet_address_types: options.kubelet_address_types,
         kubelet_authority: options.kubelet_authority,
         service_ranges: options.service_ranges,
@@ -179,7 +179,7 @@ pub async fn in_memory() -> Server {
 
 /// Brings IPAddresses in line with services: what was under way when the server stopped may not have ended.
 pub async fn repair(server: &Server) {
-    service::follow_all(server.parts()).await;
+    service::repair_addresses(server.parts()).await;
 }
 
 /// The components of the control plane that run beside the server.

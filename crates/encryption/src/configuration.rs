@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use mizzen_object::config_file::Scheme;
+use mizzen_object::config_file::ConfigScheme;
 use mizzen_object::{GroupResource, schema};
 use mizzen_value::{Value, time};
 
@@ -62,14 +62,14 @@ impl EncryptionConfiguration {
         text: &[u8],
     ) -> Result<EncryptionConfiguration, EncryptionConfigurationError> {
         let types = schema::parse([("encryption.types", TYPES)]).expect("the built-in types parse");
-        let scheme = Scheme {
+        let scheme = ConfigScheme {
             name: "pkg/server/options/encryptionconfig/config.go:142",
             kinds: &[("apiserver.config.k8s.io/v1", "EncryptionConfiguration")],
             types: &types,
         };
         let document = scheme.decode(text);
         let document = document.map_err(|error| EncryptionConfigurationError(error.to_string()))?;
-        if let Some(problems) = validate(&document).in_one() {
+        if let Some(problems) = validate(&document).aggregate() {
             return Err(EncryptionConfigurationError(problems));
         }
         let entries = document["resources"].list().iter().map(|entry| {

@@ -53,8 +53,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mizzen_apiserver::HealthCheck;
 use mizzen_metrics::{Collector, Families};
-use mizzen_registry::Future;
-use mizzen_store::{Mark, SealError, Sealed, Sealer};
+use mizzen_registry::BoxFuture;
+use mizzen_store::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
 use mizzen_value::clock::{Clock, Random, uuid};
 use ring::digest::{SHA256, digest};
 use tokio::runtime::Handle;
@@ -144,20 +144,30 @@ fn path(space: &str, key: &str) -> Vec<u8> {
     format!("/registry/{space}/{key}").into_bytes()
 }
 
-impl Sealer for Encryption {
-    fn mark(&self, space: &str) -> Mark {
+impl Encryptor for Encryption {
+    fn mark(&self, space: &str) -> KeyMark {
         self.rules().mark(space)
     }
 
-    fn seal(&self, space: &str, key: &str, plain: &[u8]) -> Result<Option<Sealed>, SealError> {
+    fn encrypt(
+        &self,
+        space: &str,
+        key: &str,
+        plain: &[u8],
+    ) -> Result<Option<EncryptedContent>, EncryptionError> {
         self.rules().encrypt(space, &path(space, key), plain)
     }
 
-    fn open(&self, space: &str, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
+    fn decrypt(
+        &self,
+        space: &str,
+        key: &str,
+        sealed: &[u8],
+    ) -> Result<(Vec<u8>, KeyMark), EncryptionError> {
         self.rules().decrypt(space, &path(space, key), sealed)
     }
 
-    fn admit_plain(&self, space: &str) -> Result<(), SealError> {
+    fn allow_plain_text(&self, space: &str) -> Result<(), EncryptionError> {
         self.rules().admit_plain(space)
     }
 
@@ -188,7 +198,7 @@ impl HealthCheck for Encryption {
         "kms-providers"
     }
 
-    fn check(&self) -> Future<'_, Result<(), String>> {
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
         let rules = self.rules();
         Box::pin(async move { rules.check_health().await })
     }

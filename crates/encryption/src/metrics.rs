@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::metrics::Reloads;
 use mizzen_metrics::{Families, Timings, exponential};
-use mizzen_store::SealError;
+use mizzen_store::EncryptionError;
 
 use super::kms::KmsMetrics;
 
@@ -86,7 +86,7 @@ impl Transformations {
         &self,
         space: &str,
         way: TransformationType,
-        outcome: &Result<T, SealError>,
+        outcome: &Result<T, EncryptionError>,
         took: Duration,
     ) {
         if let Err(error) = outcome {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::{GroupResource, in_one};
-use mizzen_store::{Mark, SealError, Sealed};
+use mizzen_object::{GroupResource, aggregate};
+use mizzen_store::{EncryptedContent, EncryptionError, KeyMark};
 use tokio::time::Instant;
 
 use super::EncryptionContext;
@@ -52,7 +52,7 @@ pub(super) struct KeyRing {
 struct EncryptionKey {
     /// Records under this key begin with it: the prefix of the method and the name of the key.
     prefix: String,
-    mark: Mark,
+    mark: KeyMark,
     cipher: Box<dyn Cipher>,
 }
 
@@ -154,10 +154,10 @@ impl EncryptionRules {
     }
 
     /// The mark of records that are written to `space` now.
-    pub(super) fn mark(&self, space: &str) -> Mark {
+    pub(super) fn mark(&self, space: &str) -> KeyMark {
         self.providers(space)
             .first()
-            .map_or(Mark::PLAIN, |provider| provider.mark())
+            .map_or(KeyMark::PLAIN, |provider| provider.mark())
     }
 
     /// Encrypts with the first provider.
@@ -166,7 +166,7 @@ impl EncryptionRules {
         space: &str,
         path: &[u8],
         plain: &[u8],
-    ) -> Result<Option<Sealed>, SealError> {
+    ) -> Result<Option<EncryptedContent>, EncryptionError> {
         let Some(provider) = self.providers(space).first() else {
             return Ok(None);
         };
@@ -185,13 +185,13 @@ impl EncryptionRules {
         space: &str,
         path: &[u8],
         encrypted: &[u8],
-    ) -> Result<(Vec<u8>, Mark), SealError> {
+    ) -> Result<(Vec<u8>, KeyMark), EncryptionError> {
         let providers = self.providers(space);
         if providers
             .iter()
             .all(|provider| matches!(**provider, Provider::Identity))
         {
-            return Err(SealError(
+            return Err(EncryptionError(
                 "identity transformer tried to read encrypted data".into(),
             ));
         }
@@ -210,10 +210,10 @@ impl EncryptionRules {
                 Err(problem) => problems.push(problem.0),
             }
         }
-        if let Some(problem) = in_one(problems) {
-            return Err(SealError(problem));
+        if let Some(problem) = aggregate(problems) {
+            return Err(EncryptionError(problem));
         }
-        let failed = Err(SealError(NO_PROVIDER.into()));
+        let failed = Err(EncryptionError(NO_PROVIDER.into()));
         let from_storage = TransformationType::FromStorage;
         self.unknown
             .record(space, from_storage, &failed, started.elapsed());
@@ -221,7 +221,7 @@ impl EncryptionRules {
     }
 
     /// Rejects plain text where no identity provider reads it.
-    pub(super) fn admit_plain(&self, space: &str) -> Result<(), SealError> {
+    pub(super) fn admit_plain(&self, space: &str) -> Result<(), EncryptionError> {
         let providers = self.providers(space);
         let is_readable = providers.is_empty()
             || providers
@@ -229,7 +229,7 @@ impl EncryptionRules {
                 .any(|provider| matches!(**provider, Provider::Identity));
         match is_readable {
             true => Ok(()),
-            false => Err(SealError(NO_PROVIDER.into())),
+            false => Err(EncryptionError(NO_PROVIDER.into())),
         }
     }
 
@@ -251,7 +251,7 @@ impl EncryptionRules {
                 problems.push(format!("kms-provider-{at}: {problem}"));
             }
         }
-        in_one(problems).map_or(Ok(()), Err)
+        aggregate(problems).map_or(Ok(()), Err)
     }
 }
 
@@ -275,9 +275,9 @@ impl Provider {
         }
     }
 
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> KeyMark {
         match self {
-            Provider::Identity => Mark::PLAIN,
+            Provider::Identity => KeyMark::PLAIN,
             Provider::Keys(ring) => ring.keys[0].mark,
             Provider::Kms(kms) => kms.mark(),
         }
@@ -292,7 +292,11 @@ impl Provider {
         }
     }
 
-    fn encrypt(&self, path: &[u8], plain: &[u8]) -> Result<Option<Sealed>, SealError> {
+    fn encrypt(
+        &self,
+        path: &[u8],
+        plain: &[u8],
+    ) -> Result<Option<EncryptedContent>, EncryptionError> {
         match self {
             Provider::Identity => Ok(None),
             Provider::Keys(ring) => ring.keys[0].encrypt(path, plain).map(Some),
@@ -301,7 +305,11 @@ impl Provider {
     }
 
     /// None if another provider encrypted the record.
-    fn decrypt(&self, path: &[u8], encrypted: &[u8]) -> Option<Result<(Vec<u8>, Mark), SealError>> {
+    fn decrypt(
+        &self,
+        path: &[u8],
+        encrypted: &[u8],
+    ) -> Option<Result<(Vec<u8>, KeyMark), EncryptionError>> {
         match self {
             Provider::Identity => None,
             Provider::Keys(ring) => ring.decrypt(path, encrypted),
@@ -313,7 +321,11 @@ impl Provider {
 }
 
 impl KeyRing {
-    fn decrypt(&self, path: &[u8], encrypted: &[u8]) -> Option<Result<(Vec<u8>, Mark), SealError>> {
+    fn decrypt(
+        &self,
+        path: &[u8],
+        encrypted: &[u8],
+    ) -> Option<Result<(Vec<u8>, KeyMark), EncryptionError>> {
         encrypted.strip_prefix(self.method.prefix().as_bytes())?;
         let mut problems = Vec::new();
         for key in &self.keys {
@@ -327,7 +339,9 @@ impl KeyRing {
         }
         let family = self.method.family();
         let none = || format!("no matching key was found for the provided {family} transformer");
-        Some(Err(SealError(in_one(problems).unwrap_or_else(none))))
+        Some(Err(EncryptionError(
+            aggregate(problems).unwrap_or_else(none),
+        )))
     }
 }
 
@@ -348,11 +362,11 @@ impl EncryptionKey {
         })
     }
 
-    fn encrypt(&self, path: &[u8], plain: &[u8]) -> Result<Sealed, SealError> {
+    fn encrypt(&self, path: &[u8], plain: &[u8]) -> Result<EncryptedContent, EncryptionError> {
         let mut bytes = Vec::with_capacity(self.prefix.len() + plain.len() + 64);
         bytes.extend_from_slice(self.prefix.as_bytes());
         self.cipher.encrypt(plain, path, &mut bytes)?;
-        Ok(Sealed {
+        Ok(EncryptedContent {
             bytes: bytes.into(),
             mark: self.mark,
         })

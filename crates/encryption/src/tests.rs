@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_metrics::Families;
 use tempfile::TempDir;
 
@@ -47,7 +47,7 @@ async fn start_at(
 
 /// The first bytes of a record that is written now; empty if it is not encrypted.
 fn written(encryption: &Encryption, space: &str) -> String {
-    let sealed = encryption.seal(space, "default/a", b"plain").unwrap();
+    let sealed = encryption.encrypt(space, "default/a", b"plain").unwrap();
     let text = sealed.map(|sealed| {
         String::from_utf8_lossy(&sealed.bytes[..24.min(sealed.bytes.len())]).into_owned()
     });
@@ -321,28 +321,36 @@ async fn the_first_provider_writes_and_all_read() {
         .await
         .unwrap();
 
-    let sealed = old.seal("secrets", "default/a", b"plain").unwrap().unwrap();
-    let (plain, mark) = both.open("secrets", "default/a", &sealed.bytes).unwrap();
+    let sealed = old
+        .encrypt("secrets", "default/a", b"plain")
+        .unwrap()
+        .unwrap();
+    let (plain, mark) = both.decrypt("secrets", "default/a", &sealed.bytes).unwrap();
     assert_eq!(plain, b"plain");
     assert_ne!(mark, both.mark("secrets"), "it is stale");
     assert!(!both.is_current("secrets", Some(&sealed.bytes)) && !both.is_current("secrets", None));
-    assert!(both.admit_plain("secrets").is_ok());
+    assert!(both.allow_plain_text("secrets").is_ok());
 
     let sealed = both
-        .seal("secrets", "default/a", b"plain")
+        .encrypt("secrets", "default/a", b"plain")
         .unwrap()
         .unwrap();
     assert_eq!(sealed.mark, both.mark("secrets"));
     assert!(both.is_current("secrets", Some(&sealed.bytes)));
     assert_eq!(
-        new.open("secrets", "default/a", &sealed.bytes).unwrap().0,
+        new.decrypt("secrets", "default/a", &sealed.bytes)
+            .unwrap()
+            .0,
         b"plain"
     );
     assert_eq!(
-        new.admit_plain("secrets").unwrap_err().to_string(),
+        new.allow_plain_text("secrets").unwrap_err().to_string(),
         "no matching prefix found"
     );
-    assert!(new.admit_plain("pods").is_ok(), "pods are not configured");
+    assert!(
+        new.allow_plain_text("pods").is_ok(),
+        "pods are not configured"
+    );
 }
 
 #[tokio::test]
@@ -352,20 +360,20 @@ async fn encryptions_and_decryptions_are_counted() {
         .await
         .unwrap();
     let sealed = encryption
-        .seal("secrets", "default/a", b"plain")
+        .encrypt("secrets", "default/a", b"plain")
         .unwrap()
         .unwrap();
     encryption
-        .seal("apps/deployments", "default/a", b"plain")
+        .encrypt("apps/deployments", "default/a", b"plain")
         .unwrap();
     encryption
-        .open("secrets", "default/a", &sealed.bytes)
+        .decrypt("secrets", "default/a", &sealed.bytes)
         .unwrap();
     encryption
-        .open("secrets", "default/b", &sealed.bytes)
+        .decrypt("secrets", "default/b", &sealed.bytes)
         .unwrap_err();
     encryption
-        .open("secrets", "default/a", b"k8s:enc:secretbox:v1:key:x")
+        .decrypt("secrets", "default/a", b"k8s:enc:secretbox:v1:key:x")
         .unwrap_err();
     let out = Families::of(&[&*encryption]).to_string();
     for (resource, status, way, prefix) in [
@@ -399,12 +407,12 @@ async fn a_record_that_cannot_be_decrypted_is_an_error_with_its_reason() {
         .await
         .unwrap();
     let sealed = one
-        .seal("secrets", "default/a", b"plain")
+        .encrypt("secrets", "default/a", b"plain")
         .unwrap()
         .unwrap()
         .bytes;
     let check = |encryption: &Encryption, key: &str, expected: &str| {
-        let error = encryption.open("secrets", key, &sealed).unwrap_err();
+        let error = encryption.decrypt("secrets", key, &sealed).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
     check(&one, "default/b", "cipher: message authentication failed");
@@ -443,8 +451,11 @@ async fn two_keys_with_one_name_have_different_marks() {
     )]))
     .await
     .unwrap();
-    let sealed = old.seal("secrets", "default/a", b"plain").unwrap().unwrap();
-    let (plain, mark) = both.open("secrets", "default/a", &sealed.bytes).unwrap();
+    let sealed = old
+        .encrypt("secrets", "default/a", b"plain")
+        .unwrap()
+        .unwrap();
+    let (plain, mark) = both.decrypt("secrets", "default/a", &sealed.bytes).unwrap();
     assert_eq!(plain, b"plain");
     assert_ne!(mark, both.mark("secrets"));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mizzen_value::Value;
-use mizzen_value::quantity::{Format, Quantity};
+use mizzen_value::quantity::{Quantity, QuantityFormat};
 
 /// Amounts by the name of what they are of.
 pub type Amounts = BTreeMap<String, Quantity>;
@@ -18,8 +18,8 @@ pub fn amounts(list: &Value) -> Amounts {
 /// Reads one amount; zero if there is none. Files and tests may have numbers.
 pub fn quantity(amount: &Value) -> Quantity {
     match amount {
-        Value::Int(amount) => Quantity::from_int(*amount, Format::Decimal),
-        amount => Quantity::of(amount.str()),
+        Value::Int(amount) => Quantity::from_int(*amount, QuantityFormat::Decimal),
+        amount => Quantity::parse_or_zero(amount.str()),
     }
 }
 

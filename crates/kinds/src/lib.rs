@@ -48,7 +48,7 @@ use crate::pod::subresource::{
 
 /// Every built-in kind, and the types that belong to none of them. Clones share them.
 #[derive(Clone)]
-pub struct Catalog {
+pub struct KindCatalog {
     /// The kinds that are served.
     pub kinds: Vec<Kind>,
     /// All types, by full name: `meta/v1.DeleteOptions`.
@@ -118,8 +118,8 @@ fn with(old: Option<&Value>, change: impl FnOnce(&Value)) {
 ///
 /// # Panics
 /// If a data file that this crate ships does not parse, which its tests rule out.
-pub fn catalog() -> Catalog {
-    static READ: LazyLock<Catalog> = LazyLock::new(|| read(mizzen_schemas::schemas()));
+pub fn catalog() -> KindCatalog {
+    static READ: LazyLock<KindCatalog> = LazyLock::new(|| read(mizzen_schemas::schemas()));
     READ.clone()
 }
 
@@ -127,12 +127,12 @@ pub fn catalog() -> Catalog {
 ///
 /// # Panics
 /// As [`catalog`] does.
-pub fn legacy_catalog() -> Catalog {
-    static READ: LazyLock<Catalog> = LazyLock::new(|| read(mizzen_schemas::legacy_schemas()));
+pub fn legacy_catalog() -> KindCatalog {
+    static READ: LazyLock<KindCatalog> = LazyLock::new(|| read(mizzen_schemas::legacy_schemas()));
     READ.clone()
 }
 
-fn read(schemas: &Schemas) -> Catalog {
+fn read(schemas: &Schemas) -> KindCatalog {
     let mut schemas = schemas.clone();
     let mut kinds = std::mem::take(&mut schemas.kinds);
     // A kind that is stored as another has the table of that one unless it has one of its own.
@@ -145,7 +145,7 @@ fn read(schemas: &Schemas) -> Catalog {
         kind.columns = table.cloned().unwrap_or_default();
         kind.rules.shown_as_stored = true;
     }
-    Catalog {
+    KindCatalog {
         kinds: kinds.into_iter().map(kind).collect(),
         schemas,
     }

@@ -5,14 +5,14 @@ mod generate;
 
 use std::sync::LazyLock;
 
-use mizzen_kinds::{Catalog, catalog, legacy_catalog, legacy_kinds};
+use mizzen_kinds::{KindCatalog, catalog, legacy_catalog, legacy_kinds};
 use mizzen_object::schema::{canonical, canonical_stored};
 use mizzen_object::{Kind, Violations};
 use mizzen_value::{Value, json};
 
 use generate::{object, scatter, seeds};
 
-static CATALOG: LazyLock<Catalog> = LazyLock::new(legacy_catalog);
+static CATALOG: LazyLock<KindCatalog> = LazyLock::new(legacy_catalog);
 
 /// Every removed version with the kind as which it is kept.
 fn pairs() -> impl Iterator<Item = (&'static Kind, &'static Kind)> {

@@ -4,16 +4,16 @@ mod generate;
 
 use std::sync::LazyLock;
 
-use mizzen_kinds::{Catalog, legacy_catalog};
+use mizzen_kinds::{KindCatalog, legacy_catalog};
 use mizzen_object::Kind;
 use mizzen_object::decode::decode;
 use mizzen_object::managed_fields::{FieldManager, FieldSet, OneVersion, keep_times};
-use mizzen_object::schema::{Merge, Shape, Struct, Type, canonical};
+use mizzen_object::schema::{FieldShape, FieldType, Merge, Struct, canonical};
 use mizzen_value::{Value, json};
 
 use generate::{object, scatter, seeds};
 
-static CATALOG: LazyLock<Catalog> = LazyLock::new(legacy_catalog);
+static CATALOG: LazyLock<KindCatalog> = LazyLock::new(legacy_catalog);
 
 fn default(kind: &Kind, object: &mut Value) {
     mizzen_object::default::apply(&kind.root, object);
@@ -167,13 +167,15 @@ fn unique(ty: &Struct, value: &mut Value) {
     }
 }
 
-fn unique_below(ty: &Type, value: &mut Value) {
+fn unique_below(ty: &FieldType, value: &mut Value) {
     match (&ty.shape, value) {
-        (Shape::Struct(inner) | Shape::Or(_, inner), value @ Value::Map(_)) => unique(inner, value),
-        (Shape::List(item), Value::List(items)) => {
+        (FieldShape::Struct(inner) | FieldShape::Or(_, inner), value @ Value::Map(_)) => {
+            unique(inner, value)
+        }
+        (FieldShape::List(item), Value::List(items)) => {
             items.iter_mut().for_each(|value| unique_below(item, value));
         }
-        (Shape::Map(item), Value::Map(map)) => {
+        (FieldShape::Map(item), Value::Map(map)) => {
             map.values_mut().for_each(|value| unique_below(item, value));
         }
         _ => {}

@@ -5,7 +5,7 @@ mod generate;
 
 use std::sync::LazyLock;
 
-use mizzen_kinds::{Catalog, catalog};
+use mizzen_kinds::{KindCatalog, catalog};
 use mizzen_object::decode::from_unstructured;
 use mizzen_object::patch::{strategic_diff, strategic_merge};
 use mizzen_object::schema::canonical;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use generate::object;
 
-static CATALOG: LazyLock<Catalog> = LazyLock::new(catalog);
+static CATALOG: LazyLock<KindCatalog> = LazyLock::new(catalog);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]

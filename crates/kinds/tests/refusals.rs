@@ -4,7 +4,7 @@
 //! by a merge patch. The lines below, after a colon, are the causes in their order; `…` stands for the rest of one.
 
 use mizzen_kinds::catalog;
-use mizzen_object::{Action, Context, Kind, Violations, decode, default, schema};
+use mizzen_object::{Action, HookContext, Kind, Violations, decode, default, schema};
 use mizzen_value::{Value, json};
 
 #[test]
@@ -79,7 +79,7 @@ fn read(kind: &Kind, object: &Value) -> Value {
 }
 
 fn refuse(kind: &Kind, object: Value, old: Option<&Value>, action: Action) -> Vec<String> {
-    let context = Context {
+    let context = HookContext {
         action,
         now: "2026-01-01T00:00:00Z",
         user: "admin",

@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
-use mizzen_kinds::{Catalog, catalog};
-use mizzen_object::schema::{Alternative, Shape, Struct, Type, canonical};
+use mizzen_kinds::{KindCatalog, catalog};
+use mizzen_object::schema::{Alternative, FieldShape, FieldType, Struct, canonical};
 use mizzen_object::{decode, proto};
 use mizzen_value::{Map, Value, json, yaml};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ proptest! {
 
     #[test]
     fn every_type_survives_every_codec(seed in any::<u64>()) {
-        static CATALOG: LazyLock<Catalog> = LazyLock::new(catalog);
+        static CATALOG: LazyLock<KindCatalog> = LazyLock::new(catalog);
         let mut names: Vec<_> = CATALOG.schemas.types.keys().collect();
         names.sort();
         for name in names {
@@ -78,39 +78,39 @@ impl Generator {
         map.into()
     }
 
-    fn value(&mut self, ty: &Type) -> Value {
+    fn value(&mut self, ty: &FieldType) -> Value {
         match &ty.shape {
-            Shape::Bool => (self.below(2) == 1).into(),
-            Shape::Int32 => [0, 1, -1, i32::MIN, i32::MAX][self.below(5)].into(),
-            Shape::Int64 => [0, 1, -1, i64::MIN, i64::MAX][self.below(5)].into(),
-            Shape::Float => json::number(["0", "1.5", "-3", "1e+30"][self.below(4)]),
-            Shape::String => {
+            FieldShape::Bool => (self.below(2) == 1).into(),
+            FieldShape::Int32 => [0, 1, -1, i32::MIN, i32::MAX][self.below(5)].into(),
+            FieldShape::Int64 => [0, 1, -1, i64::MIN, i64::MAX][self.below(5)].into(),
+            FieldShape::Float => json::number(["0", "1.5", "-3", "1e+30"][self.below(4)]),
+            FieldShape::String => {
                 self.pick(&["", "a", "yes", "01", "two\nlines\n", "é <&>", "x: y", " "])
             }
-            Shape::Bytes => self.pick(&["aGk=", "/wA="]),
-            Shape::Time => self.pick(&["2024-02-29T12:00:00Z", "1969-12-31T23:59:59Z"]),
-            Shape::MicroTime => {
+            FieldShape::Bytes => self.pick(&["aGk=", "/wA="]),
+            FieldShape::Time => self.pick(&["2024-02-29T12:00:00Z", "1969-12-31T23:59:59Z"]),
+            FieldShape::MicroTime => {
                 self.pick(&["2024-02-29T12:00:00.000001Z", "2024-02-29T12:00:00.000000Z"])
             }
-            Shape::Duration => self.pick(&["0s", "1h30m0s"]),
-            Shape::Quantity => self.pick(&["0", "100m", "1Gi", "1e3", "-5"]),
-            Shape::IntOrString if self.below(2) == 0 => 8080.into(),
-            Shape::IntOrString => self.pick(&["", "http", "80"]),
-            Shape::Raw | Shape::Json => {
+            FieldShape::Duration => self.pick(&["0s", "1h30m0s"]),
+            FieldShape::Quantity => self.pick(&["0", "100m", "1Gi", "1e3", "-5"]),
+            FieldShape::IntOrString if self.below(2) == 0 => 8080.into(),
+            FieldShape::IntOrString => self.pick(&["", "http", "80"]),
+            FieldShape::Raw | FieldShape::Json => {
                 json::parse(br#"{"b":[1,null,"x"],"a":{}}"#).expect("it is JSON")
             }
-            Shape::Or(or, inner) => self.alternative(*or, inner),
-            Shape::List(item) => (0..=self.below(2))
+            FieldShape::Or(or, inner) => self.alternative(*or, inner),
+            FieldShape::List(item) => (0..=self.below(2))
                 .map(|_| self.value(item))
                 .collect::<Vec<_>>()
                 .into(),
-            Shape::Map(item) => {
+            FieldShape::Map(item) => {
                 let members = ["k", "a.b/c", ""][..=self.below(3)]
                     .iter()
                     .map(|key| (*key, self.value(item)));
                 members.collect::<Map>().into()
             }
-            Shape::Struct(inner) => self.object(inner),
+            FieldShape::Struct(inner) => self.object(inner),
         }
     }
 

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use mizzen_apiserver::extend::{Asked, Storage};
+use mizzen_apiserver::extend::{RequestInfo, Storage};
 use mizzen_object::{GroupResource, Hooks, Status};
-use mizzen_registry::Future;
-use mizzen_value::quantity::{Format, Quantity};
+use mizzen_registry::BoxFuture;
+use mizzen_value::quantity::{Quantity, QuantityFormat};
 use mizzen_value::time::{duration_text, from_unix};
 use mizzen_value::{Value, value};
 
-use crate::history::Usage;
+use crate::history::MeasuredUsage;
 use crate::scrape::Scraper;
 
 /// What nodes use.
@@ -21,7 +21,7 @@ pub(crate) struct NodeMetrics(pub Arc<Scraper>);
 pub(crate) struct PodMetrics(pub Arc<Scraper>);
 
 impl Storage for NodeMetrics {
-    fn list<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
             let path = format!("/api/v1/nodes{}", query(asked));
             let nodes = self.0.read(&path).await?;
@@ -29,7 +29,7 @@ impl Storage for NodeMetrics {
         })
     }
 
-    fn get<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Value, Status>> {
+    fn get<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             let node = self
                 .0
@@ -67,7 +67,7 @@ impl NodeMetrics {
 }
 
 impl Storage for PodMetrics {
-    fn list<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
             let query = query(asked);
             let path = match asked.namespace {
@@ -79,7 +79,7 @@ impl Storage for PodMetrics {
         })
     }
 
-    fn get<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Value, Status>> {
+    fn get<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             let (namespace, name) = (asked.namespace, asked.name);
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
@@ -128,16 +128,16 @@ impl PodMetrics {
 }
 
 /// The cells of both kinds: what is used in all, and over which time.
-pub(crate) struct Cells;
+pub(crate) struct MetricsCells;
 
-impl Hooks for Cells {
+impl Hooks for MetricsCells {
     fn cells(&self, metrics: &Value, _: i64) -> Vec<Value> {
         let total = |resource: &str| {
             let own = &metrics["usage"][resource];
             let containers = metrics["containers"].list().iter();
             let of_containers = containers.map(|container| &container["usage"][resource]);
             let amounts = std::iter::once(own).chain(of_containers);
-            let amounts = amounts.filter_map(|amount| amount.as_str().map(Quantity::of));
+            let amounts = amounts.filter_map(|amount| amount.as_str().map(Quantity::parse_or_zero));
             let total = amounts.reduce(|total, amount| total.add(&amount));
             total.unwrap_or_default().to_string().into()
         };
@@ -146,7 +146,7 @@ impl Hooks for Cells {
 }
 
 /// The query by which the main API server selects the same objects.
-fn query(asked: &Asked) -> String {
+fn query(asked: &RequestInfo) -> String {
     if asked.label_selector.is_empty() {
         return String::new();
     }
@@ -178,11 +178,11 @@ fn timestamp(nanos: i64) -> String {
     from_unix(nanos.div_euclid(1_000_000_000))
 }
 
-fn resources(usage: &Usage) -> Value {
+fn resources(usage: &MeasuredUsage) -> Value {
     let memory = i64::try_from(usage.memory_bytes).unwrap_or(i64::MAX);
     value!({
-        "cpu": (Quantity::of(&format!("{}n", usage.nanocores)).to_string()),
-        "memory": (Quantity::from_int(memory, Format::Binary).to_string()),
+        "cpu": (Quantity::parse_or_zero(&format!("{}n", usage.nanocores)).to_string()),
+        "memory": (Quantity::from_int(memory, QuantityFormat::Binary).to_string()),
     })
 }
 

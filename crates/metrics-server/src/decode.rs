@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// A reading of one node or container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Point {
+pub(crate) struct MetricsPoint {
     /// When the container was started, in nanoseconds since 1970; 0 if that is not known.
     pub started: i64,
     /// The time of the measurement, in nanoseconds since 1970.
@@ -21,20 +21,20 @@ pub(crate) struct Point {
 pub(crate) type PodName = (String, String);
 
 /// The points of containers, by name.
-pub(crate) type PodPoints = Vec<(String, Point)>;
+pub(crate) type PodPoints = Vec<(String, MetricsPoint)>;
 
 /// What a kubelet reported at one time.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Batch {
+pub(crate) struct KubeletReport {
     /// The node; none if the report lacks something.
-    pub node: Option<Point>,
+    pub node: Option<MetricsPoint>,
     /// The pods whose containers are all reported in full.
     pub pods: HashMap<PodName, PodPoints>,
 }
 
 /// Reads a report. Samples without a timestamp are of `default_millis` after 1970.
-pub(crate) fn decode(text: &str, default_millis: i64) -> Result<Batch, String> {
-    let mut node = Point::default();
+pub(crate) fn decode(text: &str, default_millis: i64) -> Result<KubeletReport, String> {
+    let mut node = MetricsPoint::default();
     let mut pods: HashMap<PodName, PodPoints> = HashMap::new();
     for line in text.lines() {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
@@ -84,9 +84,9 @@ pub(crate) fn decode(text: &str, default_millis: i64) -> Result<Batch, String> {
             _ => point.started = (value * 1e6).round() as i64 * 1000,
         }
     }
-    let is_whole = |point: &Point| point.cpu_nanos != 0 && point.memory_bytes != 0;
+    let is_whole = |point: &MetricsPoint| point.cpu_nanos != 0 && point.memory_bytes != 0;
     pods.retain(|_, containers| containers.iter().all(|(_, point)| is_whole(point)));
-    Ok(Batch {
+    Ok(KubeletReport {
         node: Some(node).filter(is_whole),
         pods,
     })
@@ -100,10 +100,10 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn container_point<'a>(containers: &'a mut PodPoints, name: &str) -> &'a mut Point {
+fn container_point<'a>(containers: &'a mut PodPoints, name: &str) -> &'a mut MetricsPoint {
     let known = containers.iter().position(|(known, _)| known == name);
     let idx = known.unwrap_or_else(|| {
-        containers.push((name.into(), Point::default()));
+        containers.push((name.into(), MetricsPoint::default()));
         containers.len() - 1
     });
     &mut containers[idx].1
@@ -137,13 +137,13 @@ resource_scrape_error 0
             (node.cpu_nanos, node.memory_bytes, node.at),
             (1_234_567_000_000_000, 99_999, 1_700_000_061_000_000_000)
         );
-        let web = Point {
+        let web = MetricsPoint {
             started: 1_700_000_000_005_000_000,
             at: 1_700_000_060_125_000_000,
             cpu_nanos: 4_710_169_000,
             memory_bytes: 19_070_976,
         };
-        let side = Point {
+        let side = MetricsPoint {
             started: 0,
             at: web.at,
             cpu_nanos: 1000,
@@ -157,8 +157,8 @@ resource_scrape_error 0
     #[test]
     fn what_is_missing_or_zero_is_left_out() {
         let batch = decode("node_cpu_usage_seconds_total 5 1700000060125\n", 0).unwrap();
-        assert_eq!(batch, Batch::default());
-        assert_eq!(decode("", 0), Ok(Batch::default()));
+        assert_eq!(batch, KubeletReport::default());
+        assert_eq!(decode("", 0), Ok(KubeletReport::default()));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::decode::{Batch, PodName, PodPoints, Point};
+use crate::decode::{KubeletReport, MetricsPoint, PodName, PodPoints};
 
 /// Kubernetes: a container that has started so long ago, and less than [`RESOLUTION`], is measured from its start.
 const FRESH_CONTAINER: Duration = Duration::from_secs(10);
@@ -14,15 +14,15 @@ const RESOLUTION: Duration = Duration::from_secs(15);
 
 /// The last two reports of a node's kubelet.
 #[derive(Default)]
-pub(crate) struct History {
-    last: Batch,
+pub(crate) struct UsageHistory {
+    last: KubeletReport,
     /// The points before those of `last`, of which each is still the same life of the same container.
-    previous: Batch,
+    previous: KubeletReport,
 }
 
 /// What is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct MeasuredUsage {
     pub nanocores: u64,
     pub memory_bytes: u64,
     /// The time of the measurement, in nanoseconds since 1970.
@@ -32,15 +32,15 @@ pub(crate) struct Usage {
 }
 
 /// What a pod uses.
-pub(crate) struct PodUsage {
-    pub containers: Vec<(String, Usage)>,
+pub(crate) struct PodMetricsUsage {
+    pub containers: Vec<(String, MeasuredUsage)>,
     pub at: i64,
     pub window: i64,
 }
 
-impl History {
+impl UsageHistory {
     /// Adds a report.
-    pub(crate) fn add(&mut self, new: Batch) {
+    pub(crate) fn add(&mut self, new: KubeletReport) {
         let node = new.node.and_then(|point| {
             let (last, previous) = (self.last.node, self.previous.node);
             before(&point, last.as_ref(), previous.as_ref())
@@ -61,17 +61,17 @@ impl History {
                 pods.insert(name.clone(), before);
             }
         }
-        self.previous = Batch { node, pods };
+        self.previous = KubeletReport { node, pods };
         self.last = new;
     }
 
     /// What the node uses, if two reports say so.
-    pub(crate) fn node(&self) -> Option<Usage> {
+    pub(crate) fn node(&self) -> Option<MeasuredUsage> {
         usage(self.last.node.as_ref()?, self.previous.node.as_ref()?)
     }
 
     /// What a pod uses, if two reports have all its containers.
-    pub(crate) fn pod(&self, name: &PodName) -> Option<PodUsage> {
+    pub(crate) fn pod(&self, name: &PodName) -> Option<PodMetricsUsage> {
         let last = self.last.pods.get(name)?;
         let previous = self.previous.pods.get(name);
         let mut containers = Vec::new();
@@ -83,7 +83,7 @@ impl History {
         }
         let earliest = containers.iter().map(|(_, usage)| usage);
         let earliest = *earliest.min_by_key(|usage| usage.at)?;
-        Some(PodUsage {
+        Some(PodMetricsUsage {
             containers,
             at: earliest.at,
             window: earliest.window,
@@ -91,7 +91,7 @@ impl History {
     }
 }
 
-fn find<'a>(points: Option<&'a PodPoints>, container: &str) -> Option<&'a Point> {
+fn find<'a>(points: Option<&'a PodPoints>, container: &str) -> Option<&'a MetricsPoint> {
     let mut points = points?.iter();
     points
         .find(|(name, _)| name == container)
@@ -99,11 +99,11 @@ fn find<'a>(points: Option<&'a PodPoints>, container: &str) -> Option<&'a Point>
 }
 
 /// The start of a container as a point, if the container is fresh.
-fn from_start(point: &Point) -> Option<Point> {
+fn from_start(point: &MetricsPoint) -> Option<MetricsPoint> {
     let age = Duration::from_nanos(u64::try_from(point.at - point.started).ok()?);
     (FRESH_CONTAINER..RESOLUTION)
         .contains(&age)
-        .then_some(Point {
+        .then_some(MetricsPoint {
             at: point.started,
             cpu_nanos: 0,
             ..*point
@@ -111,7 +111,11 @@ fn from_start(point: &Point) -> Option<Point> {
 }
 
 /// The point from which a new one is measured: the last one, or the one before if the new one is the last one again.
-fn before(new: &Point, last: Option<&Point>, previous: Option<&Point>) -> Option<Point> {
+fn before(
+    new: &MetricsPoint,
+    last: Option<&MetricsPoint>,
+    previous: Option<&MetricsPoint>,
+) -> Option<MetricsPoint> {
     let last = last?;
     if new.at > last.at {
         return Some(*last);
@@ -120,13 +124,13 @@ fn before(new: &Point, last: Option<&Point>, previous: Option<&Point>) -> Option
 }
 
 /// What was used between two points; none if a counter fell.
-fn usage(last: &Point, previous: &Point) -> Option<Usage> {
+fn usage(last: &MetricsPoint, previous: &MetricsPoint) -> Option<MeasuredUsage> {
     if last.started < previous.started {
         return None;
     }
     let used = last.cpu_nanos.checked_sub(previous.cpu_nanos)?;
     let window = last.at - previous.at;
-    Some(Usage {
+    Some(MeasuredUsage {
         nanocores: (used as f64 / (window as f64 / 1e9)) as u64,
         memory_bytes: last.memory_bytes,
         at: last.at,
@@ -140,8 +144,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    fn point(started: i64, at: i64, cpu_millis: u64) -> Point {
-        Point {
+    fn point(started: i64, at: i64, cpu_millis: u64) -> MetricsPoint {
+        MetricsPoint {
             started: started * SECOND,
             at: at * SECOND,
             cpu_nanos: cpu_millis * 1_000_000,
@@ -153,10 +157,10 @@ mod tests {
         ("default".into(), "web".into())
     }
 
-    fn batch(containers: &[(&str, Point)]) -> Batch {
+    fn batch(containers: &[(&str, MetricsPoint)]) -> KubeletReport {
         let containers = containers.iter();
         let containers = containers.map(|(name, point)| ((*name).to_owned(), *point));
-        Batch {
+        KubeletReport {
             node: None,
             pods: HashMap::from([(name(), containers.collect())]),
         }
@@ -164,14 +168,14 @@ mod tests {
 
     /// Millicores and the seconds of the window, by container, after reports.
     #[track_caller]
-    fn check(reports: &[&[(&str, Point)]], expected: Option<&[(&str, u64, i64)]>) {
-        let mut history = History::default();
+    fn check(reports: &[&[(&str, MetricsPoint)]], expected: Option<&[(&str, u64, i64)]>) {
+        let mut history = UsageHistory::default();
         for report in reports {
             history.add(batch(report));
         }
         let found = history.pod(&name()).map(|pod| pod.containers);
         let found: Option<Vec<(&str, u64, i64)>> = found.as_ref().map(|found| {
-            let row = |(name, usage): &'_ (String, Usage)| {
+            let row = |(name, usage): &'_ (String, MeasuredUsage)| {
                 let name: &str = if name == "a" { "a" } else { "b" };
                 (name, usage.nanocores / 1_000_000, usage.window / SECOND)
             };
@@ -228,11 +232,11 @@ mod tests {
     fn a_counter_that_fell_says_nothing() {
         let (one, fallen) = (point(1, 100, 5000), point(1, 110, 4000));
         check(&[&[("a", one)], &[("a", fallen)]], None);
-        let mut history = History::default();
+        let mut history = UsageHistory::default();
         for node in [one, fallen] {
-            history.add(Batch {
+            history.add(KubeletReport {
                 node: Some(node),
-                ..Batch::default()
+                ..KubeletReport::default()
             });
         }
         assert_eq!(history.node(), None);

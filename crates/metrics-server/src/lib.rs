@@ -16,7 +16,7 @@ use std::sync::Arc;
 use mizzen_apiserver::discovery::Priority;
 use mizzen_apiserver::{BuildError, Server};
 
-use api::{Cells, NodeMetrics, PodMetrics};
+use api::{MetricsCells, NodeMetrics, PodMetrics};
 use scrape::Scraper;
 
 /// Kubernetes: the priorities of metrics-server's APIService (manifests/base/apiservice.yaml).
@@ -34,8 +34,8 @@ pub fn serve(main: &Server) -> Result<(), BuildError> {
     let scraper = Arc::new(Scraper::new(main.clone()));
     let server = Server::builder(main.registry().clone())
         .kinds("metrics.kinds", include_str!("metrics.kinds"))
-        .hooks("metrics.k8s.io/v1beta1.NodeMetrics", Cells)
-        .hooks("metrics.k8s.io/v1beta1.PodMetrics", Cells)
+        .hooks("metrics.k8s.io/v1beta1.NodeMetrics", MetricsCells)
+        .hooks("metrics.k8s.io/v1beta1.PodMetrics", MetricsCells)
         .storage("nodes.metrics.k8s.io", NodeMetrics(scraper.clone()))
         .storage("pods.metrics.k8s.io", PodMetrics(scraper))
         .build()?;

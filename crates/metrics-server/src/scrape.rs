@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::SERVICE_ACCOUNT;
 use crate::decode::decode;
-use crate::history::History;
+use crate::history::UsageHistory;
 
 /// How long a report is recent: the period of autoscalers is longer.
 pub(crate) const FRESH: Duration = Duration::from_secs(10);
@@ -35,13 +35,13 @@ const USUAL_PATH: &str = "/metrics/resource";
 /// Reads kubelets, and remembers what they reported.
 pub(crate) struct Scraper {
     main: Server,
-    nodes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Reports>>>>,
+    nodes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<NodeReports>>>>,
 }
 
 /// The reports of one node's kubelet.
 #[derive(Default)]
-pub(crate) struct Reports {
-    pub history: History,
+pub(crate) struct NodeReports {
+    pub history: UsageHistory,
     scraped: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl Scraper {
     pub(crate) async fn reports(
         &self,
         nodes: BTreeSet<String>,
-    ) -> HashMap<String, Arc<tokio::sync::Mutex<Reports>>> {
+    ) -> HashMap<String, Arc<tokio::sync::Mutex<NodeReports>>> {
         let known: Vec<_> = {
             let mut known = self.nodes.lock();
             // One that another request works with stays.
@@ -89,12 +89,12 @@ impl Scraper {
         refreshed.buffer_unordered(AT_A_TIME).collect().await
     }
 
-    async fn refresh(&self, node: &str, reports: &mut Reports) {
+    async fn refresh(&self, node: &str, reports: &mut NodeReports) {
         match reports.age() {
             Some(age) if age < FRESH => return,
             Some(age) if age <= MEASURABLE => {}
             _ => {
-                *reports = Reports::default();
+                *reports = NodeReports::default();
                 if !self.scrape(node, reports).await {
                     return;
                 }
@@ -105,7 +105,7 @@ impl Scraper {
     }
 
     /// Adds a report of a node's kubelet; whether there is one.
-    async fn scrape(&self, node: &str, reports: &mut Reports) -> bool {
+    async fn scrape(&self, node: &str, reports: &mut NodeReports) -> bool {
         let report = timeout(PATIENCE, self.report(node)).await;
         let report = report.unwrap_or_else(|_| Err("context deadline exceeded".into()));
         let now = self.main.registry().now();
@@ -118,7 +118,7 @@ impl Scraper {
             }
             Err(error) => {
                 tracing::warn!(node, error, "failed to scrape node");
-                *reports = Reports::default();
+                *reports = NodeReports::default();
                 false
             }
         }
@@ -137,7 +137,7 @@ impl Scraper {
     }
 }
 
-impl Reports {
+impl NodeReports {
     fn age(&self) -> Option<Duration> {
         self.scraped.map(|scraped| scraped.elapsed())
     }

@@ -14,19 +14,19 @@ use crate::registry::Collector;
 
 /// The metric families of a scrape, by name.
 #[derive(Debug, Default)]
-pub struct Families(BTreeMap<Cow<'static, str>, Family>);
+pub struct Families(BTreeMap<Cow<'static, str>, MetricFamily>);
 
 /// All series of one name.
 #[derive(Debug)]
-pub struct Family {
+pub struct MetricFamily {
     kind: &'static str,
     help: Cow<'static, str>,
     /// By the text of their labels, which are in the order of their names.
-    series: BTreeMap<String, Series>,
+    series: BTreeMap<String, MetricSeries>,
 }
 
 #[derive(Debug)]
-enum Series {
+enum MetricSeries {
     Value(f64),
     Histogram(Histogram),
     Summary(Summary),
@@ -38,7 +38,7 @@ impl Families {
         &mut self,
         name: impl Into<Cow<'static, str>>,
         help: impl Into<Cow<'static, str>>,
-    ) -> &mut Family {
+    ) -> &mut MetricFamily {
         self.family(name.into(), help.into(), "counter")
     }
 
@@ -47,7 +47,7 @@ impl Families {
         &mut self,
         name: impl Into<Cow<'static, str>>,
         help: impl Into<Cow<'static, str>>,
-    ) -> &mut Family {
+    ) -> &mut MetricFamily {
         self.family(name.into(), help.into(), "gauge")
     }
 
@@ -56,7 +56,7 @@ impl Families {
         &mut self,
         name: impl Into<Cow<'static, str>>,
         help: impl Into<Cow<'static, str>>,
-    ) -> &mut Family {
+    ) -> &mut MetricFamily {
         self.family(name.into(), help.into(), "histogram")
     }
 
@@ -65,7 +65,7 @@ impl Families {
         &mut self,
         name: impl Into<Cow<'static, str>>,
         help: impl Into<Cow<'static, str>>,
-    ) -> &mut Family {
+    ) -> &mut MetricFamily {
         self.family(name.into(), help.into(), "summary")
     }
 
@@ -74,8 +74,8 @@ impl Families {
         name: Cow<'static, str>,
         help: Cow<'static, str>,
         kind: &'static str,
-    ) -> &mut Family {
-        self.0.entry(name).or_insert_with(|| Family {
+    ) -> &mut MetricFamily {
+        self.0.entry(name).or_insert_with(|| MetricFamily {
             kind,
             help,
             series: BTreeMap::new(),
@@ -101,26 +101,26 @@ impl Families {
     }
 }
 
-impl Family {
+impl MetricFamily {
     /// Adds the series with these labels, or to it.
     pub fn add(&mut self, labels: &[(&str, &str)], value: impl Number) {
         let value = value.to_f64();
         match self
             .series
             .entry(text_of(labels))
-            .or_insert(Series::Value(0.0))
+            .or_insert(MetricSeries::Value(0.0))
         {
-            Series::Value(sum) => *sum += value,
-            other => *other = Series::Value(value),
+            MetricSeries::Value(sum) => *sum += value,
+            other => *other = MetricSeries::Value(value),
         }
     }
 
     /// Adds the series of a histogram with these labels, or to it.
     pub fn add_histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
         match self.series.get_mut(&*text_of(labels)) {
-            Some(Series::Histogram(known)) => known.merge(histogram),
+            Some(MetricSeries::Histogram(known)) => known.merge(histogram),
             _ => {
-                let series = Series::Histogram(histogram.clone());
+                let series = MetricSeries::Histogram(histogram.clone());
                 self.series.insert(text_of(labels), series);
             }
         }
@@ -129,13 +129,13 @@ impl Family {
     /// Adds the series of a summary with these labels, or to it.
     pub fn add_summary(&mut self, labels: &[(&str, &str)], summary: Summary) {
         match self.series.get_mut(&*text_of(labels)) {
-            Some(Series::Summary(known)) => {
+            Some(MetricSeries::Summary(known)) => {
                 known.count += summary.count;
                 known.sum += summary.sum;
             }
             _ => {
                 self.series
-                    .insert(text_of(labels), Series::Summary(summary));
+                    .insert(text_of(labels), MetricSeries::Summary(summary));
             }
         }
     }
@@ -184,15 +184,15 @@ impl fmt::Display for Families {
     }
 }
 
-impl Series {
+impl MetricSeries {
     fn write(&self, out: &mut String, name: &str, labels: &str) -> fmt::Result {
         match self {
-            Series::Value(value) => write_line(out, [name, ""], [labels, ""], *value),
-            Series::Summary(Summary { count, sum }) => {
+            MetricSeries::Value(value) => write_line(out, [name, ""], [labels, ""], *value),
+            MetricSeries::Summary(Summary { count, sum }) => {
                 write_line(out, [name, "_sum"], [labels, ""], *sum)?;
                 write_line(out, [name, "_count"], [labels, ""], *count as f64)
             }
-            Series::Histogram(histogram) => {
+            MetricSeries::Histogram(histogram) => {
                 let infinite = (f64::INFINITY, histogram.count());
                 let mut bound_label = String::new();
                 for (bound, count) in histogram.cumulative().chain([infinite]) {

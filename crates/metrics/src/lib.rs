@@ -32,7 +32,7 @@ mod histogram;
 mod number;
 mod registry;
 
-pub use families::{Families, Family};
+pub use families::{Families, MetricFamily};
 pub use histogram::{Histogram, Summary, Timings};
 pub use number::Number;
 pub use registry::{Collector, Registry};

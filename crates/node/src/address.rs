@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use mizzen_value::Str;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 /// A range of addresses, and the offsets that are allocated.
 #[derive(Debug)]
 pub(crate) struct AddressPool {
-    range: Block,
+    range: Cidr,
     next: u128,
     taken: BTreeSet<u128>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct AddressPool {
 impl AddressPool {
     /// The podCIDR of a node, such as `10.244.3.0/24`; `None` if it has no address for a pod.
     pub(crate) fn of_range(range: &str) -> Option<AddressPool> {
-        let range = Block::parse_sloppy(range).filter(|range| range.size() > 2)?;
+        let range = Cidr::parse_sloppy(range).filter(|range| range.size() > 2)?;
         Some(AddressPool {
             range,
             next: 0,

@@ -50,12 +50,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use mizzen_sdk::clock::{Clock, wall_clock};
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits};
 use mizzen_sdk::informer::{Event, Factory, Informer};
 use mizzen_sdk::metrics::Registry;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS, SERVICES};
-use mizzen_sdk::seam::{Clock, wall_clock};
 use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value};

@@ -9,8 +9,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
+use mizzen_sdk::clock::Clock;
 use mizzen_sdk::event::{Broadcaster, Note};
-use mizzen_sdk::seam::Clock;
 use mizzen_value::{Str, Value};
 
 use crate::ClientOf;

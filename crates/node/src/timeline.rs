@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_sdk::seam::Clock;
+use mizzen_sdk::clock::Clock;
 
 use crate::moment::Moment;
 

@@ -29,7 +29,7 @@ use mizzen_value::{json, yaml};
 
 /// The kinds that a file may have.
 #[derive(Clone, Copy)]
-pub struct Scheme<'a> {
+pub struct ConfigScheme<'a> {
     /// The name of the scheme in errors: the place where upstream creates it.
     pub name: &'a str,
     /// The `group/version` and the name of each kind.
@@ -70,7 +70,7 @@ pub enum ConfigFileError {
     Strict(Vec<String>),
 }
 
-impl Scheme<'_> {
+impl ConfigScheme<'_> {
     /// Decodes a file. Unknown fields are errors.
     pub fn decode(&self, text: &[u8]) -> Result<Value, ConfigFileError> {
         let decoded = self.decode_leniently(text)?;
@@ -83,7 +83,7 @@ impl Scheme<'_> {
         let is_json = text.trim_ascii_start().starts_with(b"{");
         let document = match yaml::read(text) {
             Ok(document) => document,
-            Err(_) if is_json => yaml::Document {
+            Err(_) if is_json => yaml::YamlDocument {
                 value: Value::Null,
                 complaint: None,
             },
@@ -162,7 +162,7 @@ mod tests {
             ("example.com/v1", "Limits"),
             ("example.com/v1beta1", "Limits"),
         ];
-        let scheme = Scheme {
+        let scheme = ConfigScheme {
             name: "a.go:1",
             kinds: &kinds,
             types: &types,

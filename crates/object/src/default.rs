@@ -2,7 +2,7 @@
 //!
 //! Invariant: default(default(x)) = default(x).
 
-use crate::schema::{Presence, Shape, Struct, Type};
+use crate::schema::{FieldShape, FieldType, Presence, Struct};
 use mizzen_value::{Map, Value};
 
 /// Sets every absent field that has a default, at any depth that exists.
@@ -34,13 +34,13 @@ fn fill(ty: &Struct, map: &mut Map) {
     }
 }
 
-fn descend(ty: &Type, value: &mut Value) {
+fn descend(ty: &FieldType, value: &mut Value) {
     match (&ty.shape, value) {
-        (Shape::Struct(inner), Value::Map(map)) => fill(inner, map),
-        (Shape::List(item), Value::List(items)) => {
+        (FieldShape::Struct(inner), Value::Map(map)) => fill(inner, map),
+        (FieldShape::List(item), Value::List(items)) => {
             items.iter_mut().for_each(|value| descend(item, value))
         }
-        (Shape::Map(item), Value::Map(map)) => {
+        (FieldShape::Map(item), Value::Map(map)) => {
             map.values_mut().for_each(|value| descend(item, value))
         }
         _ => {}

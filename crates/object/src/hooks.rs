@@ -19,7 +19,7 @@ pub enum Action {
 
 /// The context of a hook besides the object.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct HookContext<'a> {
     /// The operation.
     pub action: Action,
     /// The time, in RFC 3339 to the second.
@@ -41,18 +41,18 @@ pub trait Hooks: Send + Sync {
 
     /// Normalizes an object, or returns why it cannot be decoded. Runs whenever an object is
     /// decoded, before defaults.
-    fn read(&self, _object: &mut Value) -> Result<(), String> {
+    fn normalize(&self, _object: &mut Value) -> Result<(), String> {
         Ok(())
     }
 
     /// Clears what the client may not set and sets what only the server knows. On an update `old`
     /// is the stored object. Status, generation and system metadata are handled by the registry.
-    fn prepare(&self, _new: &mut Value, _old: Option<&Value>, _context: &Context) {}
+    fn prepare(&self, _new: &mut Value, _old: Option<&Value>, _context: &HookContext) {}
 
     /// The object for the computation of managed fields, if it differs. Kubernetes: upstream sets
     /// these fields whenever an object is decoded; here [`prepare`](Hooks::prepare) must still
     /// distinguish them from what the client sent.
-    fn foresee(&self, _object: &Value) -> Option<Value> {
+    fn object_for_managed_fields(&self, _object: &Value) -> Option<Value> {
         None
     }
 
@@ -61,7 +61,7 @@ pub trait Hooks: Send + Sync {
         &self,
         _new: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         _violations: &mut Violations,
     ) {
     }
@@ -76,7 +76,7 @@ pub trait Hooks: Send + Sync {
     fn validate_unconverted(&self, _new: &Value, _violations: &mut Violations) {}
 
     /// Warnings for the client.
-    fn warnings(&self, _new: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(&self, _new: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         Vec::new()
     }
 
@@ -103,7 +103,7 @@ pub trait Hooks: Send + Sync {
 
     /// The grace period in seconds when the client asked for `asked`; 0 deletes at once. `None`
     /// means that objects of this kind have no graceful deletion.
-    fn grace(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
+    fn grace_period(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
         None
     }
 
@@ -114,7 +114,7 @@ pub trait Hooks: Send + Sync {
     }
 
     /// Whether the object cannot be removed yet for a reason other than `metadata.finalizers`.
-    fn is_held(&self, _object: &Value) -> bool {
+    fn is_removal_blocked(&self, _object: &Value) -> bool {
         false
     }
 

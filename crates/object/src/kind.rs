@@ -14,7 +14,7 @@ use mizzen_value::Str;
 
 /// Whether objects are namespaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scope {
+pub enum ResourceScope {
     /// Each object is in a namespace.
     #[default]
     Namespaced,
@@ -38,7 +38,7 @@ pub struct KindData {
     /// The categories, such as `all`.
     pub categories: Vec<Str>,
     /// Whether objects are namespaced.
-    pub scope: Scope,
+    pub scope: ResourceScope,
     /// The verbs, as discovery lists them.
     pub verbs: Vec<Str>,
     /// The subresources.
@@ -60,9 +60,9 @@ pub struct KindData {
     /// The columns of its table, in order; most start with the name.
     pub columns: Vec<Column>,
     /// Annotations that are hidden from metadata-only responses.
-    pub unseen: Vec<Str>,
+    pub hidden_annotations: Vec<Str>,
     /// The rules of the kind.
-    pub rules: Rules,
+    pub rules: KindRules,
     /// The schema of an object.
     pub root: Arc<Struct>,
 }
@@ -77,7 +77,7 @@ impl KindData {
             singular: Str::default(),
             short_names: Vec::new(),
             categories: Vec::new(),
-            scope: Scope::default(),
+            scope: ResourceScope::default(),
             verbs: Vec::new(),
             subresources: Vec::new(),
             resets: None,
@@ -88,8 +88,8 @@ impl KindData {
             scale: None,
             stored: None,
             columns: Vec::new(),
-            unseen: Vec::new(),
-            rules: Rules::default(),
+            hidden_annotations: Vec::new(),
+            rules: KindRules::default(),
             root,
         }
     }
@@ -152,7 +152,7 @@ pub struct ScalePaths {
 
 /// The differences between kinds that the generic code knows.
 #[derive(Debug, Clone, Default)]
-pub struct Rules {
+pub struct KindRules {
     /// Tables show an object as its stored kind.
     pub shown_as_stored: bool,
     /// `metadata.generation` counts changes of the desired state.
@@ -335,7 +335,7 @@ impl KindData {
 
     /// Whether its objects are namespaced.
     pub fn is_namespaced(&self) -> bool {
-        self.scope == Scope::Namespaced
+        self.scope == ResourceScope::Namespaced
     }
 
     /// The subresource `name`.

@@ -60,12 +60,12 @@ mod user;
 pub mod validate;
 mod violation;
 
-pub use hooks::{Action, Context, Hooks, NoHooks};
+pub use hooks::{Action, HookContext, Hooks, NoHooks};
 pub use kind::{
-    Column, Deprecated, Kind, KindData, MetaCheck, MetaChecks, NameRule, Rules, ScalePaths, Scope,
-    Subresource,
+    Column, Deprecated, Kind, KindData, KindRules, MetaCheck, MetaChecks, NameRule, ResourceScope,
+    ScalePaths, Subresource,
 };
 pub use names::{GroupResource, GroupVersionKind};
 pub use status::{Cause, Details, Status};
 pub use user::{CREDENTIAL_ID, MASTERS, User};
-pub use violation::{Path, Reason, Violation, Violations, in_one, show};
+pub use violation::{Path, Violation, ViolationReason, Violations, aggregate, show};

@@ -163,7 +163,7 @@ impl Status {
             format!("{kind}.{group}")
         };
         let all = violations
-            .in_one()
+            .aggregate()
             .map(|all| format!(": {all}"))
             .unwrap_or_default();
         let message = format!(

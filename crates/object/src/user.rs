@@ -1,6 +1,6 @@
 //! The user of a request: from the authenticators, or named by a caller inside this process.
 
-use crate::hooks::{Action, Context};
+use crate::hooks::{Action, HookContext};
 use mizzen_value::{Str, Value};
 
 /// The group that is authorized for everything.
@@ -113,14 +113,14 @@ impl User {
     }
 
     /// The context of hooks for an operation of this user.
-    pub fn context<'a>(&'a self, action: Action, now: &'a str) -> Context<'a> {
+    pub fn context<'a>(&'a self, action: Action, now: &'a str) -> HookContext<'a> {
         let User {
             name,
             groups,
             uid,
             extra,
         } = self;
-        Context {
+        HookContext {
             action,
             now,
             user: name,

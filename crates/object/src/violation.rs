@@ -80,7 +80,7 @@ impl Path<'_> {
 
 /// The type of a validation error. Kubernetes: `field.ErrorType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum ViolationReason {
     /// It is missing.
     Required,
     /// It has an invalid value.
@@ -103,35 +103,35 @@ pub enum Reason {
     Internal,
 }
 
-impl Reason {
+impl ViolationReason {
     /// The reason in a Status cause.
     pub fn word(self) -> &'static str {
         match self {
-            Reason::Required => "FieldValueRequired",
-            Reason::Invalid => "FieldValueInvalid",
-            Reason::NotSupported => "FieldValueNotSupported",
-            Reason::Duplicate => "FieldValueDuplicate",
-            Reason::Forbidden => "FieldValueForbidden",
-            Reason::TooLong => "FieldValueTooLong",
-            Reason::TooMany => "FieldValueTooMany",
-            Reason::NotFound => "FieldValueNotFound",
-            Reason::TypeInvalid => "FieldValueTypeInvalid",
-            Reason::Internal => "InternalError",
+            ViolationReason::Required => "FieldValueRequired",
+            ViolationReason::Invalid => "FieldValueInvalid",
+            ViolationReason::NotSupported => "FieldValueNotSupported",
+            ViolationReason::Duplicate => "FieldValueDuplicate",
+            ViolationReason::Forbidden => "FieldValueForbidden",
+            ViolationReason::TooLong => "FieldValueTooLong",
+            ViolationReason::TooMany => "FieldValueTooMany",
+            ViolationReason::NotFound => "FieldValueNotFound",
+            ViolationReason::TypeInvalid => "FieldValueTypeInvalid",
+            ViolationReason::Internal => "InternalError",
         }
     }
 
     fn title(self) -> &'static str {
         match self {
-            Reason::Required => "Required value",
-            Reason::Invalid => "Invalid value",
-            Reason::NotSupported => "Unsupported value",
-            Reason::Duplicate => "Duplicate value",
-            Reason::Forbidden => "Forbidden",
-            Reason::TooLong => "Too long",
-            Reason::TooMany => "Too many",
-            Reason::NotFound => "Not found",
-            Reason::TypeInvalid => "Invalid value",
-            Reason::Internal => "Internal error",
+            ViolationReason::Required => "Required value",
+            ViolationReason::Invalid => "Invalid value",
+            ViolationReason::NotSupported => "Unsupported value",
+            ViolationReason::Duplicate => "Duplicate value",
+            ViolationReason::Forbidden => "Forbidden",
+            ViolationReason::TooLong => "Too long",
+            ViolationReason::TooMany => "Too many",
+            ViolationReason::NotFound => "Not found",
+            ViolationReason::TypeInvalid => "Invalid value",
+            ViolationReason::Internal => "Internal error",
         }
     }
 }
@@ -140,7 +140,7 @@ impl Reason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The type of the error.
-    pub reason: Reason,
+    pub reason: ViolationReason,
     /// The field path.
     pub field: String,
     /// The message of the cause: `Invalid value: "x": must be lower case`.
@@ -160,7 +160,7 @@ pub struct Violations(pub Vec<Violation>, pub Vec<String>);
 
 /// Messages as Go prints an aggregate: a single one as it is, several in brackets, without
 /// duplicates. `None` if there are none.
-pub fn in_one(problems: impl IntoIterator<Item = String>) -> Option<String> {
+pub fn aggregate(problems: impl IntoIterator<Item = String>) -> Option<String> {
     let mut seen = HashSet::new();
     let distinct: Vec<String> = problems
         .into_iter()
@@ -180,12 +180,12 @@ impl Violations {
     }
 
     /// All violations as Go prints an aggregate. `None` if there are none.
-    pub fn in_one(&self) -> Option<String> {
-        in_one(self.0.iter().map(ToString::to_string))
+    pub fn aggregate(&self) -> Option<String> {
+        aggregate(self.0.iter().map(ToString::to_string))
     }
 
     /// Adds a violation.
-    pub fn push(&mut self, reason: Reason, path: impl fmt::Display, message: String) {
+    pub fn push(&mut self, reason: ViolationReason, path: impl fmt::Display, message: String) {
         self.0.push(Violation {
             reason,
             field: path.to_string(),
@@ -195,7 +195,11 @@ impl Violations {
 
     /// A value is missing.
     pub fn required(&mut self, path: impl fmt::Display, detail: &str) {
-        self.push(Reason::Required, path, join("Required value", detail));
+        self.push(
+            ViolationReason::Required,
+            path,
+            join("Required value", detail),
+        );
     }
 
     /// A value is invalid.
@@ -206,7 +210,7 @@ impl Violations {
     /// A value is invalid, printed by the caller.
     pub fn invalid_shown(&mut self, path: impl fmt::Display, shown: &str, detail: &str) {
         self.push(
-            Reason::Invalid,
+            ViolationReason::Invalid,
             path,
             join(&format!("Invalid value: {shown}"), detail),
         );
@@ -220,18 +224,18 @@ impl Violations {
         allowed: &[&str],
     ) {
         let quoted: Vec<String> = allowed.iter().map(|value| json::quote(value)).collect();
-        let title = Reason::NotSupported.title();
+        let title = ViolationReason::NotSupported.title();
         let mut message = format!("{title}: {}", show(&value.into()));
         if !quoted.is_empty() {
             message += &format!(": supported values: {}", quoted.join(", "));
         }
-        self.push(Reason::NotSupported, path, message);
+        self.push(ViolationReason::NotSupported, path, message);
     }
 
     /// A value is a duplicate.
     pub fn duplicate(&mut self, path: impl fmt::Display, value: impl Into<Value>) {
         self.push(
-            Reason::Duplicate,
+            ViolationReason::Duplicate,
             path,
             format!("Duplicate value: {}", show(&value.into())),
         );
@@ -239,14 +243,14 @@ impl Violations {
 
     /// A value may not be set or changed.
     pub fn forbidden(&mut self, path: impl fmt::Display, detail: &str) {
-        self.push(Reason::Forbidden, path, join("Forbidden", detail));
+        self.push(ViolationReason::Forbidden, path, join("Forbidden", detail));
     }
 
     /// A string has too many bytes.
     pub fn too_long(&mut self, path: impl fmt::Display, max: usize) {
         let unit = if max == 1 { "byte" } else { "bytes" };
         self.push(
-            Reason::TooLong,
+            ViolationReason::TooLong,
             path,
             format!("Too long: may not be more than {max} {unit}"),
         );
@@ -256,7 +260,7 @@ impl Violations {
     pub fn too_many(&mut self, path: impl fmt::Display, actual: usize, max: usize) {
         let unit = if max == 1 { "item" } else { "items" };
         self.push(
-            Reason::TooMany,
+            ViolationReason::TooMany,
             path,
             format!("Too many: {actual}: must have at most {max} {unit}"),
         );
@@ -265,7 +269,7 @@ impl Violations {
     /// A referenced object does not exist.
     pub fn not_found(&mut self, path: impl fmt::Display, value: impl Into<Value>) {
         self.push(
-            Reason::NotFound,
+            ViolationReason::NotFound,
             path,
             format!("Not found: {}", show(&value.into())),
         );

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mizzen_object::schema::{Field, Merge, Patch, Presence, Shape, Struct, Type};
+use mizzen_object::schema::{
+    FieldShape, FieldType, Merge, PatchStrategy, Presence, Struct, StructField,
+};
 use mizzen_object::{GroupVersionKind, Kind};
 use mizzen_value::{Map, Str, Value, value};
 
@@ -317,7 +319,7 @@ impl<'a> DefinitionSet<'a> {
             .collect()
     }
 
-    fn of_field(&self, owner: &str, field: &Field) -> Value {
+    fn of_field(&self, owner: &str, field: &StructField) -> Value {
         let mut additions = Map::default();
         if let Some(default) = self.default_of(field) {
             additions.insert("default", default);
@@ -327,7 +329,7 @@ impl<'a> DefinitionSet<'a> {
         let words = self.prose.field(owner, &field.name).map(|words| {
             // Kubernetes: the values of an enum are repeated in the description.
             let values = match field.ty.shape {
-                Shape::String => enums::values(&field.ty.go),
+                FieldShape::String => enums::values(&field.ty.go),
                 _ => &[],
             };
             let list = values.iter().map(|value| format!("\n - `{value:?}`"));
@@ -344,7 +346,7 @@ impl<'a> DefinitionSet<'a> {
     }
 
     /// A struct that is not a pointer is present even if it is not set.
-    fn default_of(&self, field: &Field) -> Option<Value> {
+    fn default_of(&self, field: &StructField) -> Option<Value> {
         if self.dialect == SpecVersion::V2 {
             return None;
         }
@@ -353,39 +355,39 @@ impl<'a> DefinitionSet<'a> {
         field.default.clone().or_else(implied)
     }
 
-    fn of_type(&self, ty: &Type) -> Value {
+    fn of_type(&self, ty: &FieldType) -> Value {
         match &ty.shape {
-            Shape::Bool => value!({"type": "boolean"}),
-            Shape::Int32 => value!({"type": "integer", "format": "int32"}),
-            Shape::Int64 => value!({"type": "integer", "format": "int64"}),
-            Shape::Float => value!({"type": "number", "format": "double"}),
-            Shape::String => match enums::values(&ty.go) {
+            FieldShape::Bool => value!({"type": "boolean"}),
+            FieldShape::Int32 => value!({"type": "integer", "format": "int32"}),
+            FieldShape::Int64 => value!({"type": "integer", "format": "int64"}),
+            FieldShape::Float => value!({"type": "number", "format": "double"}),
+            FieldShape::String => match enums::values(&ty.go) {
                 [] => value!({"type": "string"}),
                 values => {
                     let values = values.iter().map(|value| Value::from(*value));
                     value!({"type": "string", "enum": (values.collect::<Vec<_>>())})
                 }
             },
-            Shape::Bytes => value!({"type": "string", "format": "byte"}),
-            Shape::List(item) => value!({"type": "array", "items": (self.of_item(item))}),
-            Shape::Map(item) => {
+            FieldShape::Bytes => value!({"type": "string", "format": "byte"}),
+            FieldShape::List(item) => value!({"type": "array", "items": (self.of_item(item))}),
+            FieldShape::Map(item) => {
                 value!({"type": "object", "additionalProperties": (self.of_item(item))})
             }
-            Shape::Struct(inner) => self.dialect.reference(&names::definition(inner)),
+            FieldShape::Struct(inner) => self.dialect.reference(&names::definition(inner)),
             _ => self.dialect.reference(&opaque::name(ty)),
         }
     }
 
-    fn of_item(&self, ty: &Type) -> Value {
+    fn of_item(&self, ty: &FieldType) -> Value {
         let mut additions = Map::default();
         let plain = matches!(
             ty.shape,
-            Shape::Bool
-                | Shape::Int32
-                | Shape::Int64
-                | Shape::Float
-                | Shape::String
-                | Shape::Struct(_)
+            FieldShape::Bool
+                | FieldShape::Int32
+                | FieldShape::Int64
+                | FieldShape::Float
+                | FieldShape::String
+                | FieldShape::Struct(_)
         );
         if plain && self.dialect == SpecVersion::V3 {
             additions.insert("default", ty.zero());
@@ -484,8 +486,8 @@ pub(super) fn described(ty: &str, description: Option<&str>) -> Value {
     SpecVersion::V2.with_attributes(value!({"type": ty}), description, Map::default())
 }
 
-fn merge(merge: &Merge, ty: &Type, additions: &mut Map) {
-    let is_list = matches!(ty.shape, Shape::List(_) | Shape::Bytes);
+fn merge(merge: &Merge, ty: &FieldType, additions: &mut Map) {
+    let is_list = matches!(ty.shape, FieldShape::List(_) | FieldShape::Bytes);
     let of = if is_list {
         "x-kubernetes-list-type"
     } else {
@@ -506,7 +508,7 @@ fn merge(merge: &Merge, ty: &Type, additions: &mut Map) {
     };
 }
 
-fn patch(patch: &Patch, additions: &mut Map) {
+fn patch(patch: &PatchStrategy, additions: &mut Map) {
     if let Some(key) = &patch.key {
         additions.insert("x-kubernetes-patch-merge-key", key.clone());
     }

@@ -1,26 +1,28 @@
 //! Types without a schema of their own: quantities, times, raw JSON.
 
-use mizzen_object::schema::{Alternative, Shape, Type};
+use mizzen_object::schema::{Alternative, FieldShape, FieldType};
 use mizzen_value::{Map, Value, value};
 
 use super::definition::{SpecVersion, described};
 use super::names::{EXTENSIONS, META, definition};
 
 /// The definition name of such a type.
-pub(super) fn name(ty: &Type) -> String {
+pub(super) fn name(ty: &FieldType) -> String {
     match &ty.shape {
-        Shape::Quantity => "io.k8s.apimachinery.pkg.api.resource.Quantity".into(),
-        Shape::IntOrString => "io.k8s.apimachinery.pkg.util.intstr.IntOrString".into(),
-        Shape::Raw if ty.go == "runtime.RawExtension" => {
+        FieldShape::Quantity => "io.k8s.apimachinery.pkg.api.resource.Quantity".into(),
+        FieldShape::IntOrString => "io.k8s.apimachinery.pkg.util.intstr.IntOrString".into(),
+        FieldShape::Raw if ty.go == "runtime.RawExtension" => {
             "io.k8s.apimachinery.pkg.runtime.RawExtension".into()
         }
-        Shape::Raw => format!("{META}.FieldsV1"),
-        Shape::Time => format!("{META}.Time"),
-        Shape::MicroTime => format!("{META}.MicroTime"),
-        Shape::Duration => format!("{META}.Duration"),
-        Shape::Or(Alternative::Bool, schema) => format!("{}OrBool", definition(schema)),
-        Shape::Or(Alternative::List, schema) => format!("{}OrArray", definition(schema)),
-        Shape::Or(Alternative::Strings, schema) => format!("{}OrStringArray", definition(schema)),
+        FieldShape::Raw => format!("{META}.FieldsV1"),
+        FieldShape::Time => format!("{META}.Time"),
+        FieldShape::MicroTime => format!("{META}.MicroTime"),
+        FieldShape::Duration => format!("{META}.Duration"),
+        FieldShape::Or(Alternative::Bool, schema) => format!("{}OrBool", definition(schema)),
+        FieldShape::Or(Alternative::List, schema) => format!("{}OrArray", definition(schema)),
+        FieldShape::Or(Alternative::Strings, schema) => {
+            format!("{}OrStringArray", definition(schema))
+        }
         _ => format!("{EXTENSIONS}.JSON"),
     }
 }

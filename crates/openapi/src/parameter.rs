@@ -1,6 +1,6 @@
 //! Parameters of operations.
 
-use mizzen_object::schema::{Shape, Struct};
+use mizzen_object::schema::{FieldShape, Struct};
 
 /// A path or query parameter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,9 +103,9 @@ pub(super) fn options(options: &Struct) -> impl Iterator<Item = Parameter> {
         .filter(|field| field.tag != 0)
         .filter_map(|field| {
             let ty = match field.ty.item().unwrap_or(&field.ty).shape {
-                Shape::Bool => "boolean",
-                Shape::Int32 | Shape::Int64 => "integer",
-                Shape::String => "string",
+                FieldShape::Bool => "boolean",
+                FieldShape::Int32 | FieldShape::Int64 => "integer",
+                FieldShape::String => "string",
                 _ => return None,
             };
             let description = option_description(&options.name, &field.name);

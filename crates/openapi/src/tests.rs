@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use expect_test::{Expect, expect, expect_file};
-use mizzen_object::schema::{Shape, Struct};
+use mizzen_object::schema::{FieldShape, Struct};
 use mizzen_object::{GroupVersionKind, Kind, KindData, NoHooks, Subresource};
 use mizzen_value::{Value, json};
 
@@ -255,7 +255,7 @@ fn closed_fields(ty: &Struct) -> impl Iterator<Item = (&str, &'static [&'static 
     let strings = ty
         .fields()
         .iter()
-        .filter(|field| matches!(field.ty.shape, Shape::String));
+        .filter(|field| matches!(field.ty.shape, FieldShape::String));
     strings
         .map(|field| (field.name.as_str(), enums::values(&field.ty.go)))
         .filter(|(_, values)| !values.is_empty())

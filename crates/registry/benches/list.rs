@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use divan::{Bencher, black_box};
 use mizzen_object::{Kind, Status, custom};
 use mizzen_registry::{
-    Convert, Create, Future, ListOptions, Record, Registry, Resource, Store, StoreOptions,
+    BoxFuture, Convert, Create, ListOptions, Record, Registry, Resource, Store, StoreOptions,
 };
 use mizzen_value::clock::{Clock, Random};
 use mizzen_value::{Value, value};
@@ -45,11 +45,11 @@ impl Convert for OneVersion {
         &'a self,
         objects: Vec<Value>,
         _: &'a Kind,
-    ) -> Future<'a, Result<Vec<Value>, Status>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async { Ok(objects) })
     }
 
-    fn write<'a>(&'a self, object: Value, _: &'a Kind) -> Future<'a, Result<Value, Status>> {
+    fn write<'a>(&'a self, object: Value, _: &'a Kind) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async { Ok(object) })
     }
 
@@ -57,7 +57,7 @@ impl Convert for OneVersion {
         &'a self,
         objects: Vec<Value>,
         _: &'a Kind,
-    ) -> Future<'a, Result<Vec<Value>, Status>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async { Ok(objects) })
     }
 

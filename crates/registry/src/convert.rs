@@ -8,7 +8,7 @@ use mizzen_object::{Kind, Status};
 use mizzen_store::Record;
 use mizzen_value::Value;
 
-use crate::Future;
+use crate::BoxFuture;
 
 /// Converts objects between versions of a custom kind.
 pub trait Convert: Send + Sync {
@@ -23,17 +23,17 @@ pub trait Convert: Send + Sync {
         &'a self,
         objects: Vec<Value>,
         kind: &'a Kind,
-    ) -> Future<'a, Result<Vec<Value>, Status>>;
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>>;
 
     /// Converts an object of the version of `kind` to the storage version.
-    fn write<'a>(&'a self, object: Value, kind: &'a Kind) -> Future<'a, Result<Value, Status>>;
+    fn write<'a>(&'a self, object: Value, kind: &'a Kind) -> BoxFuture<'a, Result<Value, Status>>;
 
     /// Converts objects of any versions to the version of `kind`, in the same order, without pruning.
     fn translate<'a>(
         &'a self,
         objects: Vec<Value>,
         kind: &'a Kind,
-    ) -> Future<'a, Result<Vec<Value>, Status>>;
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>>;
 
     /// Whether conversion only changes apiVersion (strategy None).
     fn only_renames(&self) -> bool;

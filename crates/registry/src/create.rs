@@ -2,17 +2,21 @@
 
 use mizzen_object::validate::meta;
 use mizzen_object::{
-    Action, Context, GroupVersionKind, Kind, MetaCheck, NameRule, Path, Status, User, Violations,
+    Action, GroupVersionKind, HookContext, Kind, MetaCheck, NameRule, Path, Status, User,
+    Violations,
 };
 use mizzen_store::{Expect, Record, Write, WriteError};
 use mizzen_value::Value;
 
 use crate::decode::decode;
-use crate::encode::{Owners, Place};
+use crate::encode::{ManagedFieldsLimit, StorageLocation};
 use crate::prepare::reset_for_create;
-use crate::status::refused;
+use crate::status::write_status;
 use crate::validate::validate;
-use crate::{Gate, Key, NoGate, Object, Registry, Resource, Warnings, encode, parse_version};
+use crate::{
+    Key, NoAdmission, Object, Registry, Resource, ValidatingAdmission, Warnings, encode,
+    parse_version,
+};
 
 /// How often a generated name that is taken is replaced by another.
 const NAME_TRIES: usize = 8;
@@ -32,7 +36,7 @@ pub struct Create<'a> {
     /// Server-side apply: managed fields are never dropped.
     pub applies: bool,
     /// Validating admission.
-    pub gate: &'a dyn Gate,
+    pub gate: &'a dyn ValidatingAdmission,
     /// Collects warnings for the client.
     pub warnings: Option<&'a Warnings>,
 }
@@ -47,7 +51,7 @@ impl<'a> Create<'a> {
             user: User::default(),
             dry_run: false,
             applies: false,
-            gate: &NoGate,
+            gate: &NoAdmission,
             warnings: None,
         }
     }
@@ -60,28 +64,32 @@ impl Registry {
         let metadata = &object["metadata"];
         if metadata["generateName"].is_empty() || !metadata["name"].is_empty() {
             let outcome = self.try_create(&create, object).await;
-            return outcome.map_err(Refusal::into_status);
+            return outcome.map_err(CreateError::into_status);
         }
         for _ in 1..NAME_TRIES {
             match self.try_create(&create, object.clone()).await {
-                Err(Refusal::NameTaken(_)) => {}
-                outcome => return outcome.map_err(Refusal::into_status),
+                Err(CreateError::NameTaken(_)) => {}
+                outcome => return outcome.map_err(CreateError::into_status),
             }
         }
         self.try_create(&create, object)
             .await
-            .map_err(Refusal::into_status)
+            .map_err(CreateError::into_status)
     }
 
-    async fn try_create(&self, create: &Create<'_>, mut object: Value) -> Result<Object, Refusal> {
+    async fn try_create(
+        &self,
+        create: &Create<'_>,
+        mut object: Value,
+    ) -> Result<Object, CreateError> {
         let Create {
             resource,
             namespace,
             gate,
             ..
         } = *create;
-        let violations = resource.judge_and_convert(&mut object);
-        let kind = resource.judged();
+        let violations = resource.validate_and_convert(&mut object);
+        let kind = resource.validation_kind();
         let has_prefix = !object["metadata"]["generateName"].is_empty();
         let generated = self.generate_name(kind, object.entry("metadata"));
         let key = Key::new(namespace, object["metadata"]["name"].str());
@@ -109,30 +117,32 @@ impl Registry {
         }
         object.entry("metadata").remove("selfLink");
         resource.to_stored(&mut object).await?;
-        let owners = Owners::of(create.applies);
-        let place = Place {
+        let owners = ManagedFieldsLimit::of(create.applies);
+        let place = StorageLocation {
             key: resource.storage_key(&key),
             replaces: None,
         };
         let draft = encode::bounded(resource.stored(), &mut object, self.now(), owners, &place)?;
         let write = Write::put(resource.space(), key.stored(), Expect::Absent, draft);
         match self.store.commit_one(write).await {
-            Ok(record) => Ok(resource.show_one(record).await?),
+            Ok(record) => Ok(resource.render_one(record).await?),
             Err(error) => {
                 let there = match &error {
                     WriteError::Exists { actual, .. } => Some(actual.clone()),
                     _ => None,
                 };
-                let mut status = refused(resource.kind(), &key.name, error);
+                let mut status = write_status(resource.kind(), &key.name, error);
                 if let Some(there) = there {
                     status = exists(resource, status, &there);
                 }
                 let taken = has_prefix && status.reason == "AlreadyExists";
                 Err(match taken && generated {
-                    true => Refusal::NameTaken(status),
+                    true => CreateError::NameTaken(status),
                     // Kubernetes: the message names generateName although the name was given (rest.CheckGeneratedNameError).
-                    false if taken => Refusal::Final(Refusal::NameTaken(status).into_status()),
-                    false => Refusal::Final(status),
+                    false if taken => {
+                        CreateError::Final(CreateError::NameTaken(status).into_status())
+                    }
+                    false => CreateError::Final(status),
                 })
             }
         }
@@ -143,7 +153,7 @@ impl Registry {
         resource: &Resource,
         key: &Key,
         mut object: Value,
-    ) -> Result<Object, Refusal> {
+    ) -> Result<Object, CreateError> {
         if let Some(record) = resource.record(key) {
             let status = Status::already_exists(&resource.kind().resource(), &key.name);
             return Err(exists(resource, status, &record).into());
@@ -166,17 +176,17 @@ fn exists(resource: &Resource, mut status: Status, there: &Record) -> Status {
 }
 
 /// Why an attempt failed.
-enum Refusal {
+enum CreateError {
     /// The generated name is taken.
     NameTaken(Status),
     Final(Status),
 }
 
-impl Refusal {
+impl CreateError {
     fn into_status(self) -> Status {
         match self {
-            Refusal::Final(status) => status,
-            Refusal::NameTaken(mut status) => {
+            CreateError::Final(status) => status,
+            CreateError::NameTaken(mut status) => {
                 status.message +=
                     ", the server was not able to generate a unique name for the object";
                 Status {
@@ -188,9 +198,9 @@ impl Refusal {
     }
 }
 
-impl From<Status> for Refusal {
-    fn from(status: Status) -> Refusal {
-        Refusal::Final(status)
+impl From<Status> for CreateError {
+    fn from(status: Status) -> CreateError {
+        CreateError::Final(status)
     }
 }
 
@@ -198,10 +208,10 @@ impl From<Status> for Refusal {
 async fn validate_new(
     create: &Create<'_>,
     object: &Value,
-    context: &Context<'_>,
+    context: &HookContext<'_>,
     mut violations: Violations,
 ) -> Result<(), Status> {
-    let kind = create.resource.judged();
+    let kind = create.resource.validation_kind();
     check_kind(kind, object)?;
     let (metadata, namespaced) = (&object["metadata"], kind.is_namespaced());
     let path = Path::new("metadata");

@@ -5,8 +5,8 @@ use mizzen_store::{Expect, Write, WriteError};
 use mizzen_value::{Value, time};
 
 use crate::encode::same;
-use crate::status::refused;
-use crate::{Gate, Key, ListOptions, Match, Object, Registry, Resource, encode};
+use crate::status::write_status;
+use crate::{Key, ListOptions, Match, Object, Registry, Resource, ValidatingAdmission, encode};
 
 /// The finalizer of orphan propagation.
 const ORPHAN: &str = "orphan";
@@ -50,7 +50,7 @@ pub struct Deleted {
 }
 
 /// What to do with the object now.
-enum Step {
+enum DeletionStep {
     /// Nothing: it is already being deleted.
     Wait,
     /// Set its deletionTimestamp.
@@ -67,7 +67,7 @@ impl Registry {
         resource: &Resource,
         key: &Key,
         options: &DeleteOptions,
-        gate: &dyn Gate,
+        gate: &dyn ValidatingAdmission,
     ) -> Result<Deleted, Status> {
         loop {
             let current = resource
@@ -75,13 +75,13 @@ impl Registry {
                 .await?
                 .ok_or_else(|| resource.missing(key))?;
             let record = current.record().expect("what was found is stored").clone();
-            let old = resource.judged_value(&current)?;
+            let old = resource.validation_value(&current)?;
             options.check_preconditions(resource, &old)?;
             gate.check(None, Some(&old)).await?;
 
             let mut object = old.clone();
             let step = self.plan(resource, &mut object, options);
-            if let Step::Wait = step {
+            if let DeletionStep::Wait = step {
                 return Ok(Deleted {
                     object: current,
                     gone: false,
@@ -92,7 +92,7 @@ impl Registry {
             }
             resource.to_stored(&mut object).await?;
             let draft = encode::draft(resource.stored(), &mut object, self.now());
-            let gone = !matches!(step, Step::Mark);
+            let gone = !matches!(step, DeletionStep::Mark);
             if !gone && same(&draft, &record) {
                 return Ok(Deleted {
                     object: current,
@@ -101,23 +101,23 @@ impl Registry {
             }
             let (space, expect) = (resource.space(), Expect::At(record.revision));
             let write = match step {
-                Step::Remove => Write::delete(space, key.stored(), expect, draft),
+                DeletionStep::Remove => Write::delete(space, key.stored(), expect, draft),
                 _ => Write::put(space, key.stored(), expect, draft).with_reserve(),
             };
             let mut outcome = self.store.commit_one(write).await;
             // Kubernetes: watchers see the deletionTimestamp before the DELETED event.
-            if let (Step::MarkAndRemove, Ok(marked)) = (&step, &outcome) {
+            if let (DeletionStep::MarkAndRemove, Ok(marked)) = (&step, &outcome) {
                 let draft = encode::draft(resource.stored(), &mut object, self.now());
                 let write = Write::delete(space, key.stored(), Expect::At(marked.revision), draft);
                 outcome = self.store.commit_one(write).await;
             }
             match outcome {
                 Ok(record) => {
-                    let object = resource.show_one(record).await?;
+                    let object = resource.render_one(record).await?;
                     return Ok(Deleted { object, gone });
                 }
                 Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => continue,
-                Err(error) => return Err(refused(resource.kind(), &key.name, error)),
+                Err(error) => return Err(write_status(resource.kind(), &key.name, error)),
             }
         }
     }
@@ -128,8 +128,8 @@ impl Registry {
         resource: &Resource,
         list: &ListOptions,
         options: &DeleteOptions,
-        gate: &dyn Gate,
-    ) -> Result<crate::List, Status> {
+        gate: &dyn ValidatingAdmission,
+    ) -> Result<crate::ObjectList, Status> {
         // Kubernetes: collections are listed in pages (`deleteCollectionPageSize`), and so at the very version that is given.
         let at_version =
             list.matching == Match::Unset && !matches!(list.version.as_str(), "" | "0");
@@ -161,34 +161,39 @@ impl Registry {
     }
 
     /// Changes `object` to its next state and returns which state that is.
-    fn plan(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) -> Step {
-        let hooks = &resource.judged().hooks;
+    fn plan(
+        &self,
+        resource: &Resource,
+        object: &mut Value,
+        options: &DeleteOptions,
+    ) -> DeletionStep {
+        let hooks = &resource.validation_kind().hooks;
         let deleting = !object["metadata"]["deletionTimestamp"].is_null();
         if !deleting && hooks.mark_deleted(object, &self.timestamp()) {
             self.set_finalizers(resource, object, options);
             object
                 .entry("metadata")
                 .set("deletionTimestamp", self.timestamp());
-            return Step::Mark;
+            return DeletionStep::Mark;
         }
-        if deleting && hooks.is_held(object) {
-            return Step::Wait;
+        if deleting && hooks.is_removal_blocked(object) {
+            return DeletionStep::Wait;
         }
         let graceful = match self.begin_grace(resource, object, options) {
-            Grace::Pending => return Step::Wait,
+            Grace::Pending => return DeletionStep::Wait,
             Grace::Begun(seconds) => Some(seconds),
             Grace::None => None,
         };
         self.set_finalizers(resource, object, options);
         let held = !object["metadata"]["finalizers"].is_empty();
         match graceful {
-            Some(seconds) if held || seconds > 0 => Step::Mark,
-            Some(_) => Step::MarkAndRemove,
+            Some(seconds) if held || seconds > 0 => DeletionStep::Mark,
+            Some(_) => DeletionStep::MarkAndRemove,
             None if held => {
                 self.mark(object);
-                Step::Mark
+                DeletionStep::Mark
             }
-            None => Step::Remove,
+            None => DeletionStep::Remove,
         }
     }
 
@@ -201,7 +206,7 @@ impl Registry {
         let asked = options
             .grace
             .map(|seconds| if seconds < 0 { 1 } else { seconds });
-        let Some(seconds) = resource.judged().hooks.grace(object, asked) else {
+        let Some(seconds) = resource.validation_kind().hooks.grace_period(object, asked) else {
             return Grace::None;
         };
         let metadata = object.entry("metadata");
@@ -309,12 +314,12 @@ fn propagation(resource: &Resource, metadata: &Value, options: &DeleteOptions) -
     }
 }
 
-fn pretend(resource: &Resource, mut object: Value, step: Step) -> Deleted {
+fn pretend(resource: &Resource, mut object: Value, step: DeletionStep) -> Deleted {
     resource.from_hub(&mut object);
     let json = encode::plain(resource.kind(), &mut object).into();
     Deleted {
         object: Object::unstored(json),
-        gone: !matches!(step, Step::Mark),
+        gone: !matches!(step, DeletionStep::Mark),
     }
 }
 

@@ -8,7 +8,7 @@ use mizzen_value::{Map, Value, json};
 
 use crate::decode::Attached;
 use crate::header::{Header, terms};
-use crate::resource::name_it;
+use crate::resource::set_type_meta;
 
 /// Kubernetes: etcd's limit on a request (server/embed/config.go, DefaultMaxRequestBytes).
 const MAX_REQUEST_BYTES: usize = 3 * 512 * 1024;
@@ -24,14 +24,14 @@ pub(crate) fn bounded(
     kind: &Kind,
     value: &mut Value,
     now: i64,
-    owners: Owners,
-    place: &Place,
+    owners: ManagedFieldsLimit,
+    place: &StorageLocation,
 ) -> Result<Draft, Status> {
     let whole = draft(kind, value, now);
     let Err(refusal) = check_size(kind, value, &whole, place) else {
         return Ok(whole);
     };
-    if owners == Owners::Kept {
+    if owners == ManagedFieldsLimit::Kept {
         return Err(refusal);
     }
     value.entry("metadata").remove("managedFields");
@@ -41,7 +41,7 @@ pub(crate) fn bounded(
 }
 
 /// The etcd key under which upstream would store the object.
-pub(crate) struct Place {
+pub(crate) struct StorageLocation {
     /// The key there.
     pub key: String,
     /// The version that is replaced, if the object is not new.
@@ -50,27 +50,32 @@ pub(crate) struct Place {
 
 /// What happens to the managed fields of an object that is too large with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owners {
+pub(crate) enum ManagedFieldsLimit {
     /// They are dropped.
     Forgettable,
     /// They are kept: the write is an apply.
     Kept,
 }
 
-impl Owners {
+impl ManagedFieldsLimit {
     /// `Keep` for an apply.
-    pub(crate) fn of(applies: bool) -> Owners {
+    pub(crate) fn of(applies: bool) -> ManagedFieldsLimit {
         if applies {
-            Owners::Kept
+            ManagedFieldsLimit::Kept
         } else {
-            Owners::Forgettable
+            ManagedFieldsLimit::Forgettable
         }
     }
 }
 
 /// Rejects an object that upstream could not store. JSON is mostly longer than protobuf, so only long objects are
 /// measured twice.
-fn check_size(kind: &Kind, value: &Value, draft: &Draft, place: &Place) -> Result<(), Status> {
+fn check_size(
+    kind: &Kind,
+    value: &Value,
+    draft: &Draft,
+    place: &StorageLocation,
+) -> Result<(), Status> {
     const SLACK: usize = 4096;
     if draft.value.len() + SLACK <= MAX_REQUEST_BYTES {
         return Ok(());
@@ -99,7 +104,7 @@ fn check_size(kind: &Kind, value: &Value, draft: &Draft, place: &Place) -> Resul
 
 /// The length of the transaction that writes a value: a comparison of the key's revision, the write, and the read that
 /// that is executed if the comparison fails.
-fn transaction_bytes(value: usize, place: &Place) -> usize {
+fn transaction_bytes(value: usize, place: &StorageLocation) -> usize {
     let key = field_bytes(place.key.len());
     let revision = place.replaces.map_or(0, |revision| revision.0);
     let comparison = 2 + key + 1 + varint_bytes(revision);
@@ -137,7 +142,7 @@ pub(crate) fn draft(kind: &Kind, value: &mut Value, now: i64) -> Draft {
 
 /// The canonical text of an object without its version, and where the version goes.
 pub(crate) fn text(kind: &Kind, value: &mut Value) -> (Vec<u8>, usize) {
-    name_it(kind, value);
+    set_type_meta(kind, value);
     // Anything but empty, so that the field is there and in its place.
     value.entry("metadata").set("resourceVersion", "?");
     schema::canonical_stored(&kind.root, value);
@@ -178,7 +183,7 @@ pub(crate) fn same(draft: &Draft, record: &Record) -> bool {
 
 /// Encodes an object that is not stored.
 pub(crate) fn plain(kind: &Kind, value: &mut Value) -> Vec<u8> {
-    name_it(kind, value);
+    set_type_meta(kind, value);
     schema::canonical_stored(&kind.root, value);
     let mut out = Vec::with_capacity(1024);
     json::write(value, &mut out);

@@ -12,7 +12,7 @@ use crate::Resource;
 use crate::decode::decode_outline;
 
 /// The changes since the last call.
-pub enum Changes {
+pub enum FollowedChanges {
     /// These objects, in order.
     Some(Vec<Changed>),
     /// The window has moved on: all objects.
@@ -60,7 +60,7 @@ impl Follower {
     }
 
     /// The changes since the last call.
-    pub fn changes(&mut self) -> Changes {
+    pub fn changes(&mut self) -> FollowedChanges {
         let (resource, uninteresting) = (&self.resource, self.uninteresting);
         // Indexes skip an object that cannot be decoded; it is logged and counted.
         let read = |record: &Arc<Record>| decode_outline(resource, record, uninteresting).ok();
@@ -70,7 +70,7 @@ impl Follower {
         };
         loop {
             match watch.ready() {
-                Ok(events) if events.is_empty() => return Changes::Some(changed),
+                Ok(events) if events.is_empty() => return FollowedChanges::Some(changed),
                 Ok(events) => changed.extend(events.into_iter().map(|event| Changed {
                     before: event.previous.as_ref().and_then(&read),
                     after: match event.kind {
@@ -83,12 +83,12 @@ impl Follower {
         }
     }
 
-    fn restart(&mut self) -> Changes {
+    fn restart(&mut self) -> FollowedChanges {
         let snapshot = self.resource.space().snapshot();
         // The window reaches back to the revision of the snapshot, unless it moves on at this moment; then the next call
         // lists again.
         self.watch = self.resource.space().watch(snapshot.at()).ok();
-        Changes::All(
+        FollowedChanges::All(
             snapshot
                 .range("", None)
                 .filter_map(|record| {

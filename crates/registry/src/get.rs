@@ -20,13 +20,17 @@ impl Registry {
     ) -> Result<Object, Status> {
         self.wait_until_fresh(resource, parse_version(version).unwrap_or_default())
             .await?;
-        resource.show_one(self.find(resource, key, version)?).await
+        resource
+            .render_one(self.find(resource, key, version)?)
+            .await
     }
 
     /// The same for a built-in kind, whose conversion is synchronous.
     pub fn get(&self, resource: &Resource, key: &Key, version: &str) -> Result<Object, Status> {
         let record = self.find(resource, key, version)?;
-        resource.present(&record)?.ok_or_else(needs_others)
+        resource
+            .render_without_converter(&record)?
+            .ok_or_else(converter_required)
     }
 
     /// A selectable field of an object, without decoding it.
@@ -65,6 +69,6 @@ impl Registry {
 }
 
 /// 500: the caller uses the synchronous path for a kind that a converter must convert.
-pub(crate) fn needs_others() -> Status {
+pub(crate) fn converter_required() -> Status {
     Status::internal("the object is stored in another version and has to be converted")
 }

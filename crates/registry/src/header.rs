@@ -199,7 +199,7 @@ pub(crate) fn selected(
                 .into()),
             // Only the requested version has it.
             None => {
-                let object = resource.present(record)?;
+                let object = resource.render_without_converter(record)?;
                 let value = object.map(|object| object.value()).unwrap_or_default();
                 Ok(selectable(resource.kind(), &value, field))
             }

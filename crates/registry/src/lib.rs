@@ -5,6 +5,7 @@
 //!
 //! Invariant: no kind is named here. Differences between kinds are data or hooks.
 
+mod admission;
 mod compact;
 mod convert;
 mod create;
@@ -13,7 +14,6 @@ mod delete;
 mod encode;
 mod follow;
 mod fresh;
-mod gate;
 mod get;
 mod header;
 mod key;
@@ -30,25 +30,25 @@ mod version;
 mod warnings;
 mod watch;
 
+pub use admission::{BoxFuture, NoAdmission, UpdateFn, ValidatingAdmission};
 pub use convert::Convert;
 pub use create::Create;
 pub use delete::{DeleteOptions, Deleted, Propagation};
-pub use follow::{Changed, Changes, Follower};
-pub use gate::{Change, Future, Gate, NoGate};
+pub use follow::{Changed, FollowedChanges, Follower};
 pub use key::Key;
-pub use list::{List, ListOptions, Selection};
+pub use list::{ListOptions, ObjectList, Selection};
 pub use object::Object;
 pub use resource::Resource;
 pub use update::{Update, Updated};
 pub use version::{Match, VersionError, parse_version};
 pub use warnings::Warnings;
-pub use watch::{Change as WatchChange, Event, Watch, WatchOptions};
+pub use watch::{ResourceWatch, WatchEvent, WatchEventType as WatchChange, WatchOptions};
 
 use std::sync::Arc;
 
 pub use mizzen_store::{
-    AppendError, Bounds, Entry, Health, Journal, OpenError, Options as StoreOptions, Record,
-    Revision, Saved, Space, Store,
+    AppendError, Health, Journal, JournalEntry, Keyspace, OpenError, Options as StoreOptions,
+    Record, Revision, Saved, Store, WindowLimits,
 };
 use mizzen_value::clock::{Clock, Random};
 use mizzen_value::time::{self, Moment};

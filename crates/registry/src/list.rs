@@ -11,9 +11,9 @@ use mizzen_store::{Record, Revision, Snapshot};
 use mizzen_value::Str;
 
 use crate::fresh::too_large;
-use crate::get::needs_others;
+use crate::get::converter_required;
 use crate::header::{matches, matches_object, required_term};
-use crate::token::Token;
+use crate::token::ContinueToken;
 use crate::{Key, Match, Object, Registry, Resource, parse_version};
 
 /// How many records are read, and converted, at once.
@@ -72,7 +72,7 @@ impl ListOptions {
         match self.token.as_str() {
             "" => parse_version(&self.version).unwrap_or_default(),
             _ if !matches!(self.version.as_str(), "" | "0") => 0,
-            token => Token::decode(token)
+            token => ContinueToken::decode(token)
                 .ok()
                 .and_then(|token| token.version.try_into().ok())
                 .unwrap_or_default(),
@@ -81,7 +81,7 @@ impl ListOptions {
 }
 
 /// A page of a list.
-pub struct List {
+pub struct ObjectList {
     /// The objects, in the order of their keys.
     pub items: Vec<Object>,
     /// The revision of the list.
@@ -101,7 +101,7 @@ impl Registry {
         &self,
         resource: &Resource,
         options: &ListOptions,
-    ) -> Result<List, Status> {
+    ) -> Result<ObjectList, Status> {
         // Kubernetes: options that a continue token excludes are rejected first.
         if options.token.is_empty() || !options.has_version() {
             self.wait_until_fresh(resource, options.revision()).await?;
@@ -120,7 +120,7 @@ impl Registry {
     }
 
     /// The same for a built-in kind, whose conversion is synchronous.
-    pub fn list(&self, resource: &Resource, options: &ListOptions) -> Result<List, Status> {
+    pub fn list(&self, resource: &Resource, options: &ListOptions) -> Result<ObjectList, Status> {
         let start = self.start(resource, options)?;
         let (limit, after) = start.bounds(options);
         let found = select(
@@ -139,10 +139,10 @@ impl Registry {
         options: &ListOptions,
         start: &Start,
         found: Found,
-    ) -> List {
+    ) -> ObjectList {
         let (items, more) = found;
         let superseded = Some(start.snapshot.superseded());
-        let mut list = List {
+        let mut list = ObjectList {
             items,
             version: start.version,
             token: String::new(),
@@ -189,7 +189,7 @@ impl Registry {
     }
 
     fn resume(&self, resource: &Resource, options: &ListOptions) -> Result<Start, Status> {
-        let token = Token::decode(&options.token)
+        let token = ContinueToken::decode(&options.token)
             .map_err(|problem| Status::bad_request(format!("invalid continue token: {problem}")))?;
         if options.has_version() {
             return Err(Status::bad_request(
@@ -225,7 +225,7 @@ impl Registry {
         options: &ListOptions,
         start: &Start,
         prefix: &str,
-        list: &mut List,
+        list: &mut ObjectList,
     ) {
         resource.space().retain(&start.snapshot);
         if options.selection.is_everything() {
@@ -242,7 +242,7 @@ impl Registry {
             .strip_prefix(prefix)
             .unwrap_or_default();
         let version = i64::try_from(start.version.0).unwrap_or(i64::MAX);
-        list.token = Token::following(last, version, list.remaining).encode();
+        list.token = ContinueToken::following(last, version, list.remaining).encode();
     }
 }
 
@@ -324,7 +324,7 @@ pub(crate) async fn select_any(
         if records.is_empty() {
             return Ok((items, false));
         }
-        let objects = resource.show(records).await?.into_iter();
+        let objects = resource.render_all(records).await?.into_iter();
         items.extend(objects.filter(|object| matches_object(resource, object, labels, fields)));
         if items.len() > limit {
             items.truncate(limit);
@@ -356,7 +356,7 @@ impl<'a> Candidates<'a> {
         let term = match resource.is_custom() {
             // Labels are equal in all versions if no webhook converts them; fields are not.
             true => required_term(kind, labels, &FieldSelector::default())
-                .filter(|_| resource.converts_alone()),
+                .filter(|_| resource.converts_locally()),
             false => required_term(kind, labels, &selection.fields),
         };
         Candidates {
@@ -421,19 +421,23 @@ fn select(
             if items.len() == limit {
                 return Ok((items, true));
             }
-            items.push(resource.present(&record)?.ok_or_else(needs_others)?);
+            items.push(
+                resource
+                    .render_without_converter(&record)?
+                    .ok_or_else(converter_required)?,
+            );
         }
     }
 }
 
 /// 410 with a token that continues at the latest revision (inconsistent continuation).
-fn expired_token(token: &Token) -> Status {
+fn expired_token(token: &ContinueToken) -> Status {
     let message = "The provided continue parameter is too old to display a consistent list result. You can start a \
                    new list without the continue parameter, or use the continue token in this response to retrieve \
                    the remainder of the results. Continuing with the provided token results in an inconsistent list - \
                    objects that were created, modified, or deleted between the time the first chunk was returned and \
                    now may show up in the list.";
-    let onward = Token {
+    let onward = ContinueToken {
         version: -1,
         start: token.start.clone(),
         left: None,

@@ -57,7 +57,7 @@ pub(crate) fn reset_for_create(resource: &Resource, object: &mut Value) {
     if kind.rules.generation && !kind.rules.late_generation {
         object.entry("metadata").set("generation", 1);
     }
-    schema::canonical(&resource.judged().root, object);
+    schema::canonical(&resource.validation_kind().root, object);
 }
 
 /// Restores fields that an update must not change.
@@ -88,7 +88,7 @@ pub(crate) fn reset_for_update(resource: &Resource, action: Action, new: &mut Va
     }
     keep(meta, old, "generation");
     meta.remove("selfLink");
-    schema::canonical(&resource.judged().root, new);
+    schema::canonical(&resource.validation_kind().root, new);
 }
 
 /// Kubernetes: an update through `/status` of a custom kind changes status and managed fields only

@@ -12,13 +12,13 @@ use mizzen_value::Value;
 
 use crate::decode::header;
 use crate::header::Header;
-use crate::resource::Inner;
+use crate::resource::ResourceInner;
 use crate::{Object, Resource, encode};
 
 /// A stored object in one version.
 pub(crate) struct Rendering {
     /// The resource that it was rendered for.
-    of: Weak<Inner>,
+    of: Weak<ResourceInner>,
     pub(crate) text: Bytes,
     /// Where the digits of the version are in the text.
     pub(crate) digits: Range<usize>,

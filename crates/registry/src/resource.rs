@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mizzen_object::{Kind, Status, Violations, schema};
-use mizzen_store::{Record, Space, Store};
+use mizzen_store::{Keyspace, Record, Store};
 use mizzen_value::{Value, json};
 
 use crate::decode::{decode, decode_outline, header};
@@ -11,18 +11,18 @@ use crate::{Convert, Key, Object};
 
 /// A kind in a version, the version in which it is stored, and where. Cheap to clone.
 #[derive(Clone)]
-pub struct Resource(Arc<Inner>);
+pub struct Resource(Arc<ResourceInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct ResourceInner {
     kind: Kind,
-    versions: Versions,
-    space: Space,
+    versions: VersionRelation,
+    space: Keyspace,
     /// How the text of every object begins that is left out inside lists: `{"kind":"Pod","apiVersion":"v1",`.
     head: Box<[u8]>,
 }
 
 /// The relation between the requested version and the storage version.
-enum Versions {
+enum VersionRelation {
     /// They are equal.
     Same,
     /// Objects are prepared, validated and stored in this hub version; hooks convert.
@@ -38,7 +38,7 @@ impl Resource {
         Resource::with(
             store,
             kind,
-            stored.map_or(Versions::Same, Versions::Hub),
+            stored.map_or(VersionRelation::Same, VersionRelation::Hub),
             head,
         )
     }
@@ -46,12 +46,17 @@ impl Resource {
     /// The resource of one version of a custom kind.
     pub fn custom(store: &Store, kind: Kind, convert: Arc<dyn Convert>) -> Resource {
         // Kubernetes: custom objects have kind and apiVersion inside lists, too.
-        Resource::with(store, kind, Versions::Equals(convert), Box::from(*b"{"))
+        Resource::with(
+            store,
+            kind,
+            VersionRelation::Equals(convert),
+            Box::from(*b"{"),
+        )
     }
 
-    fn with(store: &Store, kind: Kind, versions: Versions, head: Box<[u8]>) -> Resource {
-        let space = store.space(&kind.space());
-        Resource(Arc::new(Inner {
+    fn with(store: &Store, kind: Kind, versions: VersionRelation, head: Box<[u8]>) -> Resource {
+        let space = store.keyspace(&kind.space());
+        Resource(Arc::new(ResourceInner {
             kind,
             versions,
             space,
@@ -59,7 +64,7 @@ impl Resource {
         }))
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Arc<ResourceInner> {
         &self.0
     }
 
@@ -70,27 +75,27 @@ impl Resource {
 
     /// Whether the kind is defined by a CustomResourceDefinition.
     pub fn is_custom(&self) -> bool {
-        matches!(self.0.versions, Versions::Equals(_))
+        matches!(self.0.versions, VersionRelation::Equals(_))
     }
 
     /// Whether objects are stored in another version, the hub.
     pub fn is_converted(&self) -> bool {
-        matches!(self.0.versions, Versions::Hub(_))
+        matches!(self.0.versions, VersionRelation::Hub(_))
     }
 
     /// The kind in its storage version.
     pub(crate) fn stored(&self) -> &Kind {
         match &self.0.versions {
-            Versions::Same => &self.0.kind,
-            Versions::Hub(hub) => hub,
-            Versions::Equals(convert) => convert.stored(),
+            VersionRelation::Same => &self.0.kind,
+            VersionRelation::Hub(hub) => hub,
+            VersionRelation::Equals(convert) => convert.stored(),
         }
     }
 
     /// The kind in the version in which objects are prepared and validated.
-    pub(crate) fn judged(&self) -> &Kind {
+    pub(crate) fn validation_kind(&self) -> &Kind {
         match &self.0.versions {
-            Versions::Hub(hub) => hub,
+            VersionRelation::Hub(hub) => hub,
             _ => &self.0.kind,
         }
     }
@@ -98,23 +103,23 @@ impl Resource {
     /// Whether the record is stored in the requested version.
     pub(crate) fn is_current(&self, record: &Record) -> bool {
         match &self.0.versions {
-            Versions::Same => true,
-            Versions::Hub(_) => false,
-            Versions::Equals(convert) => convert.is_current(record, &self.0.kind),
+            VersionRelation::Same => true,
+            VersionRelation::Hub(_) => false,
+            VersionRelation::Equals(convert) => convert.is_current(record, &self.0.kind),
         }
     }
 
     /// Whether conversion calls no webhook; labels are equal in all versions then.
-    pub fn converts_alone(&self) -> bool {
+    pub fn converts_locally(&self) -> bool {
         match &self.0.versions {
-            Versions::Equals(convert) => convert.only_renames(),
+            VersionRelation::Equals(convert) => convert.only_renames(),
             _ => true,
         }
     }
 
     /// The etcd key under which upstream stores an object.
     pub(crate) fn storage_key(&self, key: &Key) -> String {
-        let kind = self.judged();
+        let kind = self.validation_kind();
         let prefix = match (kind.gvk.group.as_str(), kind.plural.as_str()) {
             _ if self.is_custom() => self.space().name(),
             // Kubernetes: some prefixes are older than the names (kubeapiserver/default_storage_factory_builder.go).
@@ -137,7 +142,7 @@ impl Resource {
     }
 
     /// The keyspace of its objects.
-    pub fn space(&self) -> &Space {
+    pub fn space(&self) -> &Keyspace {
         &self.0.space
     }
 
@@ -147,7 +152,7 @@ impl Resource {
     }
 
     /// Converts an object to the hub version and returns violations that cannot be detected there.
-    pub(crate) fn judge_and_convert(&self, value: &mut Value) -> Violations {
+    pub(crate) fn validate_and_convert(&self, value: &mut Value) -> Violations {
         let mut violations = Violations::default();
         if self.is_converted() {
             self.0
@@ -161,9 +166,9 @@ impl Resource {
 
     /// Converts an object of this version to the hub version.
     pub(crate) fn to_hub(&self, value: &mut Value) {
-        if let Versions::Hub(hub) = &self.0.versions {
+        if let VersionRelation::Hub(hub) = &self.0.versions {
             self.0.kind.hooks.to_stored(value);
-            name_it(hub, value);
+            set_type_meta(hub, value);
             schema::canonical(&hub.root, value);
         }
     }
@@ -174,16 +179,16 @@ impl Resource {
         reason = "it is the object that comes from the hub"
     )]
     pub(crate) fn from_hub(&self, value: &mut Value) {
-        if let Versions::Hub(_) = &self.0.versions {
+        if let VersionRelation::Hub(_) = &self.0.versions {
             self.0.kind.hooks.from_stored(value);
-            name_it(&self.0.kind, value);
+            set_type_meta(&self.0.kind, value);
             schema::canonical(&self.0.kind.root, value);
         }
     }
 
     /// Converts a validated object to the storage version.
     pub(crate) async fn to_stored(&self, value: &mut Value) -> Result<(), Status> {
-        if let Versions::Equals(convert) = &self.0.versions {
+        if let VersionRelation::Equals(convert) = &self.0.versions {
             *value = convert.write(std::mem::take(value), &self.0.kind).await?;
         }
         Ok(())
@@ -192,7 +197,7 @@ impl Resource {
     /// Converts an object to the storage version and back. Kubernetes: so does a dry run
     /// (registry/generic/registry/dryrun.go).
     pub(crate) async fn through_storage(&self, value: &mut Value) -> Result<(), Status> {
-        if let Versions::Equals(convert) = &self.0.versions {
+        if let VersionRelation::Equals(convert) = &self.0.versions {
             let stored = convert.write(std::mem::take(value), &self.0.kind).await?;
             *value = convert
                 .read(vec![stored], &self.0.kind)
@@ -204,9 +209,9 @@ impl Resource {
     }
 
     /// A stored object in the version in which objects are validated.
-    pub(crate) fn judged_value(&self, object: &Object) -> Result<Value, Status> {
+    pub(crate) fn validation_value(&self, object: &Object) -> Result<Value, Status> {
         match (&self.0.versions, object.record()) {
-            (Versions::Hub(_), Some(record)) => decode(self, record),
+            (VersionRelation::Hub(_), Some(record)) => decode(self, record),
             _ => Ok(object.value()),
         }
     }
@@ -218,8 +223,8 @@ impl Resource {
     }
 
     /// The object in its storage version with the kind of that version, if tables show it.
-    pub fn as_kept(&self, object: &Value) -> Option<(&Kind, Value)> {
-        let Versions::Hub(hub) = &self.0.versions else {
+    pub fn in_storage_version(&self, object: &Value) -> Option<(&Kind, Value)> {
+        let VersionRelation::Hub(hub) = &self.0.versions else {
             return None;
         };
         if !self.kind().rules.shown_as_stored {
@@ -245,9 +250,9 @@ impl Resource {
     }
 
     /// Converts an object of another version of the same kind to this one. May call a conversion webhook.
-    pub async fn turned(&self, object: &Value, from: &Resource) -> Result<Value, Status> {
+    pub async fn convert_from(&self, object: &Value, from: &Resource) -> Result<Value, Status> {
         match &self.0.versions {
-            Versions::Equals(convert) => {
+            VersionRelation::Equals(convert) => {
                 let turned = convert
                     .read(vec![object.clone()], &self.0.kind)
                     .await?
@@ -259,7 +264,7 @@ impl Resource {
     }
 
     /// Converts an object from the validation version, as a [`Gate`](crate::Gate) gets it, to this version.
-    pub fn judged_as(&self, judged: &Value) -> Value {
+    pub fn from_validation_version(&self, judged: &Value) -> Value {
         let mut object = judged.clone();
         self.from_hub(&mut object);
         object
@@ -268,19 +273,22 @@ impl Resource {
     /// Converts an object of another version of a custom kind to this one, without pruning.
     pub async fn translate(&self, mut object: Value) -> Result<Value, Status> {
         match &self.0.versions {
-            Versions::Equals(convert) if !convert.only_renames() => {
+            VersionRelation::Equals(convert) if !convert.only_renames() => {
                 let mut translated = convert.translate(vec![object], &self.0.kind).await?;
                 Ok(translated.pop().unwrap_or_default())
             }
             _ => {
-                name_it(&self.0.kind, &mut object);
+                set_type_meta(&self.0.kind, &mut object);
                 Ok(object)
             }
         }
     }
 
     /// Renders a stored object in this version, if no converter has to be called.
-    pub(crate) fn present(&self, record: &Arc<Record>) -> Result<Option<Object>, Status> {
+    pub(crate) fn render_without_converter(
+        &self,
+        record: &Arc<Record>,
+    ) -> Result<Option<Object>, Status> {
         let header = header(self, record)?;
         if self.is_current(record) {
             return Ok(Some(Object::stored(record.clone())));
@@ -289,7 +297,7 @@ impl Resource {
             return Ok(Some(object));
         }
         match &self.0.versions {
-            Versions::Equals(_) => Ok(None),
+            VersionRelation::Equals(_) => Ok(None),
             _ => {
                 let mut value = decode(self, record)?;
                 self.from_hub(&mut value);
@@ -299,17 +307,20 @@ impl Resource {
     }
 
     /// Renders stored objects in this version. Those that are not cached in it are converted in one call.
-    pub(crate) async fn show(&self, records: Vec<Arc<Record>>) -> Result<Vec<Object>, Status> {
+    pub(crate) async fn render_all(
+        &self,
+        records: Vec<Arc<Record>>,
+    ) -> Result<Vec<Object>, Status> {
         let mut objects = Vec::with_capacity(records.len());
         let mut unknown = Vec::new();
         for (at, record) in records.iter().enumerate() {
-            let object = self.present(record)?;
+            let object = self.render_without_converter(record)?;
             if object.is_none() {
                 unknown.push((at, decode(self, record)?));
             }
             objects.push(object);
         }
-        if let (Versions::Equals(convert), false) = (&self.0.versions, unknown.is_empty()) {
+        if let (VersionRelation::Equals(convert), false) = (&self.0.versions, unknown.is_empty()) {
             let (places, values): (Vec<usize>, Vec<Value>) = unknown.into_iter().unzip();
             let converted = convert.read(values, &self.0.kind).await?;
             for (at, value) in places.into_iter().zip(&converted) {
@@ -323,11 +334,11 @@ impl Resource {
     }
 
     /// Renders one stored object in this version.
-    pub(crate) async fn show_one(&self, record: Arc<Record>) -> Result<Object, Status> {
-        match self.present(&record)? {
+    pub(crate) async fn render_one(&self, record: Arc<Record>) -> Result<Object, Status> {
+        match self.render_without_converter(&record)? {
             Some(object) => Ok(object),
             None => Ok(self
-                .show(vec![record])
+                .render_all(vec![record])
                 .await?
                 .pop()
                 .expect("as many objects as records")),
@@ -360,14 +371,14 @@ impl Resource {
 
     pub(crate) async fn find(&self, key: &Key) -> Result<Option<Object>, Status> {
         match self.record(key) {
-            Some(record) => Ok(Some(self.show_one(record).await?)),
+            Some(record) => Ok(Some(self.render_one(record).await?)),
             None => Ok(None),
         }
     }
 }
 
 /// Sets kind and apiVersion.
-pub(crate) fn name_it(kind: &Kind, value: &mut Value) {
+pub(crate) fn set_type_meta(kind: &Kind, value: &mut Value) {
     value.set("kind", &kind.gvk.kind);
     value.set("apiVersion", kind.gvk.api_version());
 }

@@ -11,7 +11,7 @@ pub(crate) const MODIFIED: &str =
 const NO_SPACE_RETRY_SECONDS: u32 = 5;
 
 /// The Status for a write error.
-pub(crate) fn refused(kind: &Kind, name: &str, error: WriteError) -> Status {
+pub(crate) fn write_status(kind: &Kind, name: &str, error: WriteError) -> Status {
     match error {
         WriteError::Exists { .. } => Status::already_exists(&kind.resource(), name),
         WriteError::Missing { .. } => Status::not_found(&kind.resource(), name),

@@ -6,7 +6,7 @@ use mizzen_value::{Value, json, value};
 
 /// A continue token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Token {
+pub(crate) struct ContinueToken {
     /// The revision of the first page; -1 for the latest.
     pub version: i64,
     /// The first key of the next page, relative to the prefix of the list.
@@ -21,11 +21,11 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     NO_PAD.with_decode_allow_trailing_bits(true),
 );
 
-impl Token {
+impl ContinueToken {
     /// The token of a page that ends with the key `last`.
-    pub(crate) fn following(last: &str, version: i64, left: Option<usize>) -> Token {
+    pub(crate) fn following(last: &str, version: i64, left: Option<usize>) -> ContinueToken {
         // Nothing sorts between a key and itself with a NUL.
-        Token {
+        ContinueToken {
             version,
             start: format!("{last}\0"),
             left,
@@ -55,7 +55,7 @@ impl Token {
     }
 
     /// Parses a token, with upstream's error messages.
-    pub(crate) fn decode(text: &str) -> Result<Token, String> {
+    pub(crate) fn decode(text: &str) -> Result<ContinueToken, String> {
         let refuse = |problem: String| format!("continue key is not valid: {problem}");
         let bytes = LENIENT
             .decode(text)
@@ -91,7 +91,7 @@ impl Token {
         let left = token["n"]
             .as_int()
             .and_then(|left| usize::try_from(left).ok());
-        Ok(Token {
+        Ok(ContinueToken {
             version,
             start: key.into(),
             left,
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_as_it_was() {
-        let token = Token::following("ns/name", 42, Some(7));
+        let token = ContinueToken::following("ns/name", 42, Some(7));
         assert_eq!(token.after(), "ns/name");
-        assert_eq!(Token::decode(&token.encode()), Ok(token));
+        assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
         assert!(
-            Token::decode("%%")
+            ContinueToken::decode("%%")
                 .unwrap_err()
                 .starts_with("continue key is not valid")
         );
@@ -192,22 +192,23 @@ mod tests {
             ("xx", "invalid character 'x' looking for beginning of value"),
             (r#"{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}"#, "../x"),
         ] {
-            let problem = Token::decode(&URL_SAFE_NO_PAD.encode(token)).unwrap_err();
+            let problem = ContinueToken::decode(&URL_SAFE_NO_PAD.encode(token)).unwrap_err();
             assert_eq!(
                 problem,
                 format!("continue key is not valid: {expected}"),
                 "{token}"
             );
         }
-        let rooted =
-            Token::decode(&URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"/x"}"#));
+        let rooted = ContinueToken::decode(
+            &URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"/x"}"#),
+        );
         assert_eq!(rooted.unwrap().start, "x");
     }
 
     #[test]
     fn a_start_without_a_nul_is_sent_too() {
         let after = |start: &str| {
-            Token {
+            ContinueToken {
                 version: 1,
                 start: start.into(),
                 left: None,

@@ -2,17 +2,18 @@
 
 use mizzen_object::managed_fields::keep_times;
 use mizzen_object::validate::meta;
-use mizzen_object::{Action, Context, NameRule, Path, Status, User, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Path, Status, User, Violations};
 use mizzen_store::{Expect, Write, WriteError};
 use mizzen_value::Value;
 
 use crate::create::{check_kind, check_own_meta};
-use crate::encode::{Owners, Place, same};
+use crate::encode::{ManagedFieldsLimit, StorageLocation, same};
 use crate::prepare::{count_generation, reset_for_update};
-use crate::status::{MODIFIED, refused};
+use crate::status::{MODIFIED, write_status};
 use crate::validate::validate;
 use crate::{
-    Change, Create, Gate, Key, NoGate, Object, Registry, Resource, Warnings, encode, parse_version,
+    Create, Key, NoAdmission, Object, Registry, Resource, UpdateFn, ValidatingAdmission, Warnings,
+    encode, parse_version,
 };
 
 /// An update of an object.
@@ -22,7 +23,7 @@ pub struct Update<'a> {
     /// Which object.
     pub key: &'a Key,
     /// Computes the new object.
-    pub change: &'a mut dyn Change,
+    pub change: &'a mut dyn UpdateFn,
     /// The main resource or `/status`.
     pub action: Action,
     /// The user of the request.
@@ -38,14 +39,14 @@ pub struct Update<'a> {
     /// Skip the preparation and validation of the kind: some subresources have rules of their own.
     pub unchecked: bool,
     /// Validating admission.
-    pub gate: &'a dyn Gate,
+    pub gate: &'a dyn ValidatingAdmission,
     /// Collects warnings for the client.
     pub warnings: Option<&'a Warnings>,
 }
 
 impl<'a> Update<'a> {
     /// An update of the main resource, without user, admission or warnings.
-    pub fn new(resource: &'a Resource, key: &'a Key, change: &'a mut dyn Change) -> Update<'a> {
+    pub fn new(resource: &'a Resource, key: &'a Key, change: &'a mut dyn UpdateFn) -> Update<'a> {
         Update {
             resource,
             key,
@@ -57,7 +58,7 @@ impl<'a> Update<'a> {
             create: false,
             uid_precondition: false,
             unchecked: false,
-            gate: &NoGate,
+            gate: &NoAdmission,
             warnings: None,
         }
     }
@@ -72,7 +73,7 @@ pub struct Updated {
 }
 
 /// The result of one attempt.
-enum Attempt {
+enum UpdateAttempt {
     Done(Object),
     /// Another write was committed first.
     Raced,
@@ -85,7 +86,7 @@ impl Registry {
             let Some(current) = update.resource.find(update.key).await? else {
                 return self.create_instead(update).await;
             };
-            if let Attempt::Done(object) = self.try_update(&mut update, &current).await? {
+            if let UpdateAttempt::Done(object) = self.try_update(&mut update, &current).await? {
                 return Ok(Updated {
                     object,
                     created: false,
@@ -127,7 +128,7 @@ impl Registry {
         &self,
         update: &mut Update<'_>,
         current: &Object,
-    ) -> Result<Attempt, Status> {
+    ) -> Result<UpdateAttempt, Status> {
         let Update {
             resource,
             key,
@@ -139,9 +140,9 @@ impl Registry {
         let record = current.record().expect("what was found is stored").clone();
         let shown = current.value();
         let mut new = update.change.apply(Some(&shown)).await?;
-        let violations = resource.judge_and_convert(&mut new);
+        let violations = resource.validate_and_convert(&mut new);
         let old = match resource.is_converted() {
-            true => resource.judged_value(current)?,
+            true => resource.validation_value(current)?,
             false => shown,
         };
         check_preconditions(update, &new["metadata"], &old["metadata"])?;
@@ -151,7 +152,7 @@ impl Registry {
             ));
         }
 
-        let kind = resource.judged();
+        let kind = resource.validation_kind();
         if !update.unchecked {
             let now = self.timestamp();
             let context = update.user.context(action, &now);
@@ -194,18 +195,18 @@ impl Registry {
             seen = Some(pretend(resource, written, &old));
         }
         resource.to_stored(&mut new).await?;
-        let owners = Owners::of(update.applies);
-        let stored_at = Place {
+        let owners = ManagedFieldsLimit::of(update.applies);
+        let stored_at = StorageLocation {
             key: resource.storage_key(key),
             replaces: Some(record.revision),
         };
         let draft = encode::bounded(resource.stored(), &mut new, self.now(), owners, &stored_at)?;
         // A record that is encrypted under an old key is rewritten even if the object is unchanged.
         if !gone && same(&draft, &record) && !self.store.is_stale(resource.space(), &record) {
-            return Ok(Attempt::Done(current.clone()));
+            return Ok(UpdateAttempt::Done(current.clone()));
         }
         if let Some(seen) = seen.clone().filter(|_| dry_run) {
-            return Ok(Attempt::Done(seen));
+            return Ok(UpdateAttempt::Done(seen));
         }
         let expect = Expect::At(record.revision);
         let write = match gone {
@@ -229,13 +230,15 @@ impl Registry {
         };
         match self.store.commit_one(write).await {
             // Kubernetes: the client that removes the last finalizer gets the object as it sent it.
-            Ok(record) => Ok(Attempt::Done(match seen {
+            Ok(record) => Ok(UpdateAttempt::Done(match seen {
                 Some(seen) => seen,
-                None => resource.show_one(record).await?,
+                None => resource.render_one(record).await?,
             })),
             // The next attempt rejects an update that names a resourceVersion.
-            Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => Ok(Attempt::Raced),
-            Err(error) => Err(refused(resource.kind(), &key.name, error)),
+            Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => {
+                Ok(UpdateAttempt::Raced)
+            }
+            Err(error) => Err(write_status(resource.kind(), &key.name, error)),
         }
     }
 }
@@ -294,10 +297,10 @@ async fn validate_change(
     resource: &Resource,
     new: &Value,
     old: &Value,
-    context: &Context<'_>,
+    context: &HookContext<'_>,
     mut violations: Violations,
 ) -> Result<Violations, Status> {
-    let kind = resource.judged();
+    let kind = resource.validation_kind();
     check_kind(kind, new)?;
     let path = Path::new("metadata");
     let (metadata, stored) = (&new["metadata"], &old["metadata"]);
@@ -325,7 +328,7 @@ fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
     is_being_deleted(old)
         && old["metadata"]["deletionGracePeriodSeconds"].int() == 0
         && new["metadata"]["finalizers"].is_empty()
-        && !resource.judged().hooks.is_held(new)
+        && !resource.validation_kind().hooks.is_removal_blocked(new)
 }
 
 fn pretend(resource: &Resource, mut new: Value, old: &Value) -> Object {

@@ -2,7 +2,7 @@
 
 use std::panic;
 
-use mizzen_object::{Context, User, Violations};
+use mizzen_object::{HookContext, User, Violations};
 use mizzen_value::Value;
 use tokio::runtime::Handle;
 use tokio::task;
@@ -18,7 +18,7 @@ pub(crate) async fn validate(
     resource: &Resource,
     new: &Value,
     old: Option<&Value>,
-    context: &Context<'_>,
+    context: &HookContext<'_>,
     mut violations: Violations,
 ) -> Violations {
     let hooks = &resource.kind().hooks;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mizzen_object::Status;
 use mizzen_store::{EventKind, Record, Revision};
 
-use crate::get::needs_others;
+use crate::get::converter_required;
 use crate::header::{matches, matches_object};
 use crate::list::select_any;
 use crate::{Object, Registry, Resource, Selection, parse_version};
@@ -27,7 +27,7 @@ pub struct WatchOptions {
 
 /// The type of a watch event, as seen through the selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum WatchEventType {
     /// ADDED: it exists now, or matches now.
     Added,
     /// MODIFIED.
@@ -36,37 +36,41 @@ pub enum Change {
     Deleted,
 }
 
-impl Change {
+impl WatchEventType {
     /// The word in a watch event.
     pub fn word(self) -> &'static str {
         match self {
-            Change::Added => "ADDED",
-            Change::Modified => "MODIFIED",
-            Change::Deleted => "DELETED",
+            WatchEventType::Added => "ADDED",
+            WatchEventType::Modified => "MODIFIED",
+            WatchEventType::Deleted => "DELETED",
         }
     }
 }
 
 /// A watch event.
-pub enum Event {
+pub enum WatchEvent {
     /// A change of an object.
-    Object(Change, Object),
+    Object(WatchEventType, Object),
     /// The end of the initial events, with the version so far.
     Initial(Revision),
 }
 
 /// A started watch.
-pub struct Watch {
+pub struct ResourceWatch {
     resource: Resource,
     selection: Selection,
     inner: mizzen_store::Watch,
     /// Initial events that have not been sent yet.
-    initial: VecDeque<Event>,
+    initial: VecDeque<WatchEvent>,
 }
 
 impl Registry {
     /// Begins a watch.
-    pub async fn watch(&self, resource: &Resource, options: WatchOptions) -> Result<Watch, Status> {
+    pub async fn watch(
+        &self,
+        resource: &Resource,
+        options: WatchOptions,
+    ) -> Result<ResourceWatch, Status> {
         let WatchOptions {
             selection,
             version,
@@ -87,9 +91,9 @@ impl Registry {
             queue.extend(
                 objects
                     .into_iter()
-                    .map(|object| Event::Object(Change::Added, object)),
+                    .map(|object| WatchEvent::Object(WatchEventType::Added, object)),
             );
-            queue.push_back(Event::Initial(now));
+            queue.push_back(WatchEvent::Initial(now));
         }
         let after = if tell_all || wanted == 0 {
             now
@@ -100,7 +104,7 @@ impl Registry {
             .space()
             .watch(after)
             .map_err(|expired| too_old(expired.asked, expired.oldest))?;
-        Ok(Watch {
+        Ok(ResourceWatch {
             resource: resource.clone(),
             selection,
             inner,
@@ -109,9 +113,9 @@ impl Registry {
     }
 }
 
-impl Watch {
+impl ResourceWatch {
     /// The next events, at least one. An error ends the watch.
-    pub async fn next(&mut self) -> Result<Vec<Event>, Status> {
+    pub async fn next(&mut self) -> Result<Vec<WatchEvent>, Status> {
         if !self.initial.is_empty() {
             let count = self.initial.len().min(256);
             return Ok(self.initial.drain(..count).collect());
@@ -135,13 +139,17 @@ impl Watch {
     }
 
     /// The watch events for changes of the store.
-    async fn view(&self, events: Vec<mizzen_store::Event>) -> Result<Vec<Event>, Status> {
+    async fn view(&self, events: Vec<mizzen_store::Event>) -> Result<Vec<WatchEvent>, Status> {
         if self.resource.is_custom() {
             return self.view_converted(events).await;
         }
         let Selection { labels, fields, .. } = &self.selection;
         let selects = |record: &&Arc<Record>| matches(&self.resource, record, labels, fields);
-        let object = |record: &Arc<Record>| self.resource.present(record)?.ok_or_else(needs_others);
+        let object = |record: &Arc<Record>| {
+            self.resource
+                .render_without_converter(record)?
+                .ok_or_else(converter_required)
+        };
         let mut seen = Vec::new();
         for event in events.iter().filter(|event| self.is_inside(&event.record)) {
             let states = (&event.record, event.previous.as_ref());
@@ -154,14 +162,14 @@ impl Watch {
     async fn view_converted(
         &self,
         mut events: Vec<mizzen_store::Event>,
-    ) -> Result<Vec<Event>, Status> {
+    ) -> Result<Vec<WatchEvent>, Status> {
         events.retain(|event| self.is_inside(&event.record));
         let records = events
             .iter()
             .flat_map(|event| std::iter::once(&event.record).chain(&event.previous));
         let mut objects = self
             .resource
-            .show(records.cloned().collect())
+            .render_all(records.cloned().collect())
             .await?
             .into_iter();
         let Selection { labels, fields, .. } = &self.selection;
@@ -192,7 +200,7 @@ fn view_one<T>(
     states: (T, Option<T>),
     selects: impl Fn(&T) -> Result<bool, Status>,
     object: impl Fn(T) -> Result<Object, Status>,
-) -> Result<Option<Event>, Status> {
+) -> Result<Option<WatchEvent>, Status> {
     let (after, before) = states;
     let now = event.kind == EventKind::Put && selects(&after)?;
     let before = match before {
@@ -201,15 +209,16 @@ fn view_one<T>(
     };
     Ok(Some(match (before, now) {
         (None, false) => return Ok(None),
-        (None, true) => Event::Object(Change::Added, object(after)?),
-        (Some(_), true) => Event::Object(Change::Modified, object(after)?),
+        (None, true) => WatchEvent::Object(WatchEventType::Added, object(after)?),
+        (Some(_), true) => WatchEvent::Object(WatchEventType::Modified, object(after)?),
         (Some(_), false) if event.kind == EventKind::Delete => {
-            Event::Object(Change::Deleted, object(after)?)
+            WatchEvent::Object(WatchEventType::Deleted, object(after)?)
         }
         // It left the selection: the watcher gets its last matching state, with the new resourceVersion.
-        (Some(before), false) => {
-            Event::Object(Change::Deleted, object(before)?.restamped(event.revision))
-        }
+        (Some(before), false) => WatchEvent::Object(
+            WatchEventType::Deleted,
+            object(before)?.restamped(event.revision),
+        ),
     }))
 }
 

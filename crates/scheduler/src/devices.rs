@@ -47,7 +47,7 @@ impl AllocatedDevices {
         }
         let consumed = result["consumedCapacity"].entries();
         let consumed = consumed
-            .map(|(name, amount)| (name.into(), Quantity::of(amount.str())))
+            .map(|(name, amount)| (name.into(), Quantity::parse_or_zero(amount.str())))
             .collect();
         add_amounts(self.parts.entry(device_id(result)).or_default(), &consumed);
     }
@@ -83,7 +83,7 @@ impl Devices {
                 .get(&Key::new(namespace.as_str(), name.as_str()));
             let claim = claim
                 .ok_or_else(|| format!("resourceclaim.resource.k8s.io \"{name}\" not found"))?;
-            if claim.is_going() {
+            if claim.is_terminating() {
                 return Err(format!("resourceclaim \"{name}\" is being deleted"));
             }
             if used.owned && !claim.is_controlled_by(&pod.uid) {

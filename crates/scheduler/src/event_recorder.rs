@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::api::{Api, Patch};
+use mizzen_sdk::clock::Clock;
 use mizzen_sdk::event::Severity;
-use mizzen_sdk::seam::Clock;
 use mizzen_sdk::{Key, Resource};
 use mizzen_value::{Str, Value, value};
 use tokio::sync::Semaphore;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mizzen_object::condition::updated;
 use mizzen_sdk::api::{Api, Patch};
+use mizzen_sdk::clock::Clock;
 use mizzen_sdk::resource::PODS;
-use mizzen_sdk::seam::Clock;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Object, condition};
 use mizzen_value::{Str, Value, time, value};

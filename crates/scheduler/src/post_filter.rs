@@ -59,7 +59,7 @@ impl Scheduler {
                     nominated,
                     now,
                 };
-                match find_candidates(&case, &diagnosis, candidate_limits, &self.chance) {
+                match find_candidates(&case, &diagnosis, candidate_limits, &self.rng) {
                     CandidateSearch::None { message, forget } => {
                         said.push(format!("preemption: {message}"));
                         self.metrics.observe_preemption(0);

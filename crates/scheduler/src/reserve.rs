@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::cache::{Lister, Version};
+use mizzen_sdk::clock::Clock;
 use mizzen_sdk::informer::Factory;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS};
-use mizzen_sdk::seam::Clock;
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value, time, value};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kube::Client;
 use mizzen_sdk::api::Api;
+use mizzen_sdk::clock::{self, Clock, Rng};
 use mizzen_sdk::informer::Factory;
 use mizzen_sdk::metrics::{Collector, Families};
-use mizzen_sdk::seam::{self, Chance, Clock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -26,7 +26,7 @@ pub struct Options {
     /// The wall clock.
     pub clock: Clock,
     /// The random source.
-    pub chance: Chance,
+    pub rng: Rng,
     /// The host name, part of the Events' `reportingInstance`.
     pub host: String,
     /// Profiles, plugins, extenders.
@@ -39,8 +39,8 @@ impl Options {
         Options {
             api: Api::new(client.clone()),
             informers: Factory::new(client),
-            clock: seam::wall_clock(),
-            chance: seam::chance(),
+            clock: clock::wall_clock(),
+            rng: clock::rng(),
             host: nix::unistd::gethostname()
                 .ok()
                 .and_then(|name| name.into_string().ok())

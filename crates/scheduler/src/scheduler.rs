@@ -6,9 +6,9 @@ use std::time::Duration;
 use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Lister;
+use mizzen_sdk::clock::{Clock, Rng};
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::resource::NODES;
-use mizzen_sdk::seam::{Chance, Clock};
 use mizzen_value::Str;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
@@ -56,7 +56,7 @@ pub(crate) struct Scheduler {
     next_start_node: usize,
     pub api: Api,
     pub clock: Clock,
-    pub chance: Chance,
+    pub rng: Rng,
     pub recorder: EventRecorder,
     pub event_series: EventSeriesCache,
     pub status_writer: PodStatusWriter,
@@ -100,7 +100,7 @@ impl Scheduler {
         let Options {
             api,
             clock,
-            chance,
+            rng: chance,
             host,
             configuration,
             ..
@@ -123,7 +123,7 @@ impl Scheduler {
             status_writer: PodStatusWriter::new(api.clone(), clock.clone(), sender.clone()),
             api,
             clock,
-            chance,
+            rng: chance,
             sender,
             metrics,
             is_synced: false,
@@ -260,7 +260,7 @@ impl Scheduler {
             nodes => {
                 let mut scores = prioritize_nodes(profile, pod, &mut self.cluster, nodes);
                 self.score_with_extenders(pod, nodes, &mut scores).await;
-                select_host(nodes, &scores, &self.chance).ok_or(SchedulingFailure::NoNodes)?
+                select_host(nodes, &scores, &self.rng).ok_or(SchedulingFailure::NoNodes)?
             }
         };
         let steps = state

@@ -55,8 +55,8 @@ use mizzen_metrics::{Collector, Families};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::clock::{self, Clock, Rng};
 use crate::event::{Note, Recorder, reference};
-use crate::seam::{self, Chance, Clock};
 use crate::write::message;
 
 /// Whether the process with this identity is known to have ended.
@@ -78,7 +78,7 @@ pub struct Options {
     /// The wall clock, for times in the lease.
     pub clock: Clock,
     /// The random source of the jitter.
-    pub chance: Chance,
+    pub rng: Rng,
     /// Holders whose lease can be acquired at once; by default none.
     pub has_ended: HasEnded,
     /// Records changes of the leader as Events of the lease.
@@ -94,8 +94,8 @@ impl Options {
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
             release: true,
-            clock: seam::wall_clock(),
-            chance: seam::chance(),
+            clock: clock::wall_clock(),
+            rng: clock::rng(),
             has_ended: Arc::new(|_| false),
             recorder: None,
         }
@@ -466,7 +466,7 @@ impl Election {
     fn retry_after(&self) -> Duration {
         self.options
             .retry_period
-            .mul_f64(1.0 + (JITTER - 1.0) * (self.options.chance)())
+            .mul_f64(1.0 + (JITTER - 1.0) * (self.options.rng)())
     }
 }
 

@@ -40,6 +40,7 @@
 
 pub mod api;
 pub mod cache;
+pub mod clock;
 pub mod condition;
 pub mod discover;
 pub mod election;
@@ -56,7 +57,6 @@ pub mod protobuf;
 pub mod queue;
 pub mod rate_limit;
 pub mod resource;
-pub mod seam;
 pub mod timeline;
 pub mod watch;
 pub mod write;

@@ -67,7 +67,7 @@ impl Object {
     }
 
     /// Whether it is terminating.
-    pub fn is_going(&self) -> bool {
+    pub fn is_terminating(&self) -> bool {
         !self.meta("deletionTimestamp").is_null()
     }
 
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(pod.key().to_string(), "shop/web");
         assert_eq!(pod.created(), 1_767_225_600);
         assert!(pod.is_controlled_by("o") && !pod.is_controlled_by("x"));
-        assert!(pod.has_finalizer("a") && !pod.has_finalizer("b") && !pod.is_going());
+        assert!(pod.has_finalizer("a") && !pod.has_finalizer("b") && !pod.is_terminating());
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool
 }
 
 /// Whether an object is terminating.
-pub fn is_going<K: Resource>(object: &K) -> bool {
+pub fn is_terminating<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use crate::seam::Clock;
+use crate::clock::Clock;
 
 /// The deviation from which a change of the wall clock is a step.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(1);

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use mizzen_store::{Draft, Expect, Options, Space, Store, Write};
+use mizzen_store::{Draft, Expect, Keyspace, Options, Store, Write};
 use tempfile::TempDir;
 
 fn main() {
@@ -48,7 +48,7 @@ fn draft(n: usize) -> Draft {
     }
 }
 
-fn put(space: &Space, n: usize) -> Write {
+fn put(space: &Keyspace, n: usize) -> Write {
     Write::put(
         space,
         format!("ns-{}/pod-{n:07}", n % 100),
@@ -57,8 +57,8 @@ fn put(space: &Space, n: usize) -> Write {
     )
 }
 
-fn fill(store: Store, n_records: usize) -> (Store, Space) {
-    let space = store.space("pods");
+fn fill(store: Store, n_records: usize) -> (Store, Keyspace) {
+    let space = store.keyspace("pods");
     for start in (0..n_records).step_by(1000) {
         let writes = (start..start + 1000).map(|n| put(&space, n)).collect();
         RUNTIME.block_on(store.commit(writes)).unwrap();
@@ -67,8 +67,8 @@ fn fill(store: Store, n_records: usize) -> (Store, Space) {
 }
 
 /// One store per size, made once.
-fn memory(n_records: usize) -> (Store, Space) {
-    static STORES: Mutex<Vec<(usize, Store, Space)>> = Mutex::new(Vec::new());
+fn memory(n_records: usize) -> (Store, Keyspace) {
+    static STORES: Mutex<Vec<(usize, Store, Keyspace)>> = Mutex::new(Vec::new());
     let mut stores = STORES.lock();
     if let Some((_, store, space)) = stores.iter().find(|(n, ..)| *n == n_records) {
         return (store.clone(), space.clone());
@@ -167,7 +167,7 @@ fn look_back_1000_events(bencher: Bencher, n_records: usize) {
     let before = mizzen_store::Revision(store.revision().0 - 1000);
     // A fork has the window and no retained snapshots.
     bencher
-        .with_inputs(|| store.fork().space("pods"))
+        .with_inputs(|| store.fork().keyspace("pods"))
         .bench_local_refs(|space| space.snapshot_at(before).unwrap());
 }
 

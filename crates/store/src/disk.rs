@@ -15,28 +15,28 @@
 
 mod base;
 mod codec;
+mod commit_mark;
 pub(crate) mod content;
+mod encryption_state;
 mod file_ops;
 mod frame;
 mod log;
 mod replay;
 mod reserve;
-mod seals;
 #[cfg(test)]
 mod tests;
-mod tip;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use self::base::Compaction;
+use self::encryption_state::EncryptionState;
 use self::file_ops::FileOps;
-use self::log::{Log, NextLog};
+use self::log::{LogFile, NextLog};
 use self::reserve::Reserve;
-use self::seals::Seals;
-use crate::seal::MaybeSealer;
-use crate::{AppendError, Entry, Journal, Live, OpenError, Revision, Saved};
+use crate::encryption::MaybeEncryptor;
+use crate::{AppendError, Journal, JournalEntry, LiveRecords, OpenError, Revision, Saved};
 
 /// On a full disk a compaction is worth its cost if it frees this much, or a sixteenth of what it writes.
 const WORTHWHILE: u64 = 128 << 10;
@@ -46,7 +46,7 @@ const RELIEF: u64 = 1 << 20;
 
 /// A journal in a directory of its own.
 pub(crate) struct Disk {
-    place: Place,
+    place: JournalDir,
     /// The logs are folded when they are larger than this and larger than the base.
     fold_bytes: u64,
     base_bytes: u64,
@@ -58,13 +58,13 @@ pub(crate) struct Disk {
     /// Whether there was too little space for puts when it was last needed.
     is_full: bool,
     revision: Revision,
-    log: Option<Log>,
+    log: Option<LogFile>,
     compaction: Option<Compaction>,
     n_failed_compactions: u64,
     /// How long the logs must be before a compaction that failed is tried again.
     retry_bytes: u64,
     reserve: Reserve,
-    seals: Seals,
+    seals: EncryptionState,
     /// Held, not read: the lock goes with it, and so after everything above.
     _lock: File,
 }
@@ -74,7 +74,7 @@ impl Disk {
     pub(crate) fn open(
         dir: &Path,
         fold_bytes: u64,
-        sealer: MaybeSealer,
+        sealer: MaybeEncryptor,
     ) -> Result<Disk, OpenError> {
         Disk::open_with(FileOps::default(), dir, fold_bytes, sealer)
     }
@@ -83,13 +83,13 @@ impl Disk {
         ops: FileOps,
         dir: &Path,
         fold_bytes: u64,
-        sealer: MaybeSealer,
+        sealer: MaybeEncryptor,
     ) -> Result<Disk, OpenError> {
         create_dir(dir).map_err(|source| OpenError::Io {
             path: dir.into(),
             source,
         })?;
-        let place = Place {
+        let place = JournalDir {
             dir: dir.into(),
             ops,
         };
@@ -111,7 +111,7 @@ impl Disk {
             n_failed_compactions: 0,
             retry_bytes: 0,
             reserve: Reserve::open(&place),
-            seals: Seals::new(sealer),
+            seals: EncryptionState::new(sealer),
             place,
             _lock,
         })
@@ -138,7 +138,7 @@ impl Disk {
 
     /// Begins a new generation. All that takes space comes before the old log is sealed: if there is none, nothing has
     /// changed.
-    fn start_over(&mut self, live: Live) -> Result<(), AppendError> {
+    fn start_over(&mut self, live: LiveRecords) -> Result<(), AppendError> {
         let not_open = || AppendError::NotWritten(io::ErrorKind::NotConnected.into());
         let log = self.log.as_mut().ok_or_else(not_open)?;
         let generation = log.generation() + 1;
@@ -191,7 +191,7 @@ impl Disk {
 
     /// The bytes of all logs since the base.
     fn log_bytes(&self) -> u64 {
-        self.sealed_bytes + self.log.as_ref().map_or(0, Log::len)
+        self.sealed_bytes + self.log.as_ref().map_or(0, LogFile::len)
     }
 
     /// Whether the disk is full and a compaction would give back something of it, or is needed for more deletes.
@@ -199,7 +199,7 @@ impl Disk {
         let kept_bytes = self.base_live_bytes + self.log_bytes();
         let worthwhile = WORTHWHILE.max(self.live_bytes / 16);
         let is_worthwhile = kept_bytes.saturating_sub(self.live_bytes) >= worthwhile;
-        self.is_full && (is_worthwhile || self.log.as_ref().is_some_and(Log::is_nearly_full))
+        self.is_full && (is_worthwhile || self.log.as_ref().is_some_and(LogFile::is_nearly_full))
     }
 }
 
@@ -229,7 +229,7 @@ impl Journal for Disk {
         allocated
     }
 
-    fn append(&mut self, batch: &[Entry]) -> Result<(), AppendError> {
+    fn append(&mut self, batch: &[JournalEntry]) -> Result<(), AppendError> {
         let not_open = || AppendError::NotWritten(io::ErrorKind::NotConnected.into());
         self.log.as_mut().ok_or_else(not_open)?.append(batch)?;
         self.revision = batch
@@ -248,7 +248,7 @@ impl Journal for Disk {
         self.compaction.is_none() && log_bytes >= self.retry_bytes && is_wanted
     }
 
-    fn compact(&mut self, live: Live) -> Result<(), AppendError> {
+    fn compact(&mut self, live: LiveRecords) -> Result<(), AppendError> {
         let started = self.start_over(live);
         if started.is_err() {
             self.note_failed_compaction();
@@ -268,12 +268,12 @@ impl Journal for Disk {
 
 /// Where a journal's files are.
 #[derive(Clone, Debug)]
-struct Place {
+struct JournalDir {
     dir: PathBuf,
     ops: FileOps,
 }
 
-impl Place {
+impl JournalDir {
     fn base(&self, generation: u64) -> PathBuf {
         self.dir.join(format!("{generation:08}.base"))
     }
@@ -303,11 +303,11 @@ impl Place {
     }
 
     /// All files of some generation.
-    fn files(&self) -> io::Result<Vec<Found>> {
+    fn files(&self) -> io::Result<Vec<GenerationFile>> {
         let entries: Vec<_> = fs::read_dir(&self.dir)?.collect::<io::Result<_>>()?;
         Ok(entries
             .iter()
-            .filter_map(|entry| Found::parse(&entry.path()))
+            .filter_map(|entry| GenerationFile::parse(&entry.path()))
             .collect())
     }
 
@@ -406,16 +406,16 @@ fn draft_of(path: &Path) -> PathBuf {
 }
 
 /// A file that is there.
-struct Found {
+struct GenerationFile {
     path: PathBuf,
     generation: u64,
     extension: String,
 }
 
-impl Found {
-    fn parse(path: &Path) -> Option<Found> {
+impl GenerationFile {
+    fn parse(path: &Path) -> Option<GenerationFile> {
         let (generation, extension) = path.file_name()?.to_str()?.split_once('.')?;
-        Some(Found {
+        Some(GenerationFile {
             path: path.into(),
             generation: generation.parse().ok()?,
             extension: extension.into(),
@@ -439,7 +439,7 @@ fn create_dir(dir: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(dir)?;
     match dir.parent() {
-        Some(parent) if parent != Path::new("") => Place {
+        Some(parent) if parent != Path::new("") => JournalDir {
             dir: parent.into(),
             ops: FileOps::default(),
         }

@@ -20,7 +20,7 @@ pub enum Health {
 
 /// Failures since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Failures {
+pub struct WriteFailures {
     /// Transactions that were refused or not stored because there was no space, or because a sync had failed.
     pub refused_writes: u64,
     /// Compactions of the log on disk that could not begin or not be finished.
@@ -29,13 +29,13 @@ pub struct Failures {
 
 /// The health of a store, published by its sequencer.
 #[derive(Debug, Default)]
-pub(crate) struct Monitor {
+pub(crate) struct HealthMonitor {
     health: watch::Sender<Health>,
     refused_writes: AtomicU64,
     compactions: AtomicU64,
 }
 
-impl Monitor {
+impl HealthMonitor {
     pub(crate) fn health(&self) -> Health {
         self.health.borrow().clone()
     }
@@ -56,8 +56,8 @@ impl Monitor {
         self.compactions.store(n_failed, Ordering::Relaxed);
     }
 
-    pub(crate) fn failures(&self) -> Failures {
-        Failures {
+    pub(crate) fn failures(&self) -> WriteFailures {
+        WriteFailures {
             refused_writes: self.refused_writes.load(Ordering::Relaxed),
             compactions: self.compactions.load(Ordering::Relaxed),
         }

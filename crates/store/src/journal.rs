@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::state::State;
+use crate::state::KeyspaceState;
 use crate::{Event, EventKind, OpenError, Record, Revision};
 
 /// Keeps what a store needs to open again. Used by one thread.
@@ -26,7 +26,7 @@ pub trait Journal: Send {
 
     /// Makes `batch` durable before returning: each transaction all or not at all. The batch is not empty, in the
     /// order of revisions, and may change a key more than once.
-    fn append(&mut self, batch: &[Entry]) -> Result<(), AppendError>;
+    fn append(&mut self, batch: &[JournalEntry]) -> Result<(), AppendError>;
 
     /// Whether so much of what it keeps is superseded that [`compact`](Self::compact) is worth its cost.
     fn is_bloated(&self) -> bool {
@@ -35,7 +35,7 @@ pub trait Journal: Send {
 
     /// Begins anew from `live`, which is all that was appended until now. Does the long part elsewhere: the next append
     /// must not wait for it. The old is good until the new is complete.
-    fn compact(&mut self, _live: Live) -> Result<(), AppendError> {
+    fn compact(&mut self, _live: LiveRecords) -> Result<(), AppendError> {
         Ok(())
     }
 
@@ -58,7 +58,7 @@ pub enum AppendError {
 
 /// One event of a batch.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct JournalEntry {
     /// The name of the space that the event changes.
     pub space: Arc<str>,
     /// The event.
@@ -92,13 +92,13 @@ pub struct Saved<'a> {
 
 /// Every record of a store at one revision.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct LiveRecords {
     /// The revision.
     pub revision: Revision,
-    pub(crate) spaces: Vec<(Arc<str>, Arc<State>)>,
+    pub(crate) spaces: Vec<(Arc<str>, Arc<KeyspaceState>)>,
 }
 
-impl Live {
+impl LiveRecords {
     /// Each record with the name of its space.
     pub fn records(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Record>)> {
         self.spaces
@@ -116,7 +116,7 @@ impl Journal for NoJournal {
         Ok(None)
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
+    fn append(&mut self, _batch: &[JournalEntry]) -> Result<(), AppendError> {
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::Revision;
 
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct RevisionLedger {
     gate: RwLock<()>,
     revision: AtomicU64,
     /// What was before this revision cannot be read any more, in any space.
@@ -23,9 +23,9 @@ pub(crate) struct Ledger {
     pub(crate) opened: Revision,
 }
 
-impl Ledger {
-    pub(crate) fn new(revision: Revision, opened: Revision) -> Ledger {
-        Ledger {
+impl RevisionLedger {
+    pub(crate) fn new(revision: Revision, opened: Revision) -> RevisionLedger {
+        RevisionLedger {
             gate: RwLock::default(),
             revision: AtomicU64::new(revision.0),
             compacted: AtomicU64::default(),
@@ -65,8 +65,8 @@ impl Ledger {
     }
 
     /// Blocks readers while a few pointers are swapped.
-    pub(crate) fn turn(&self) -> Turn<'_> {
-        Turn {
+    pub(crate) fn turn(&self) -> PublishGuard<'_> {
+        PublishGuard {
             ledger: self,
             gate: self.gate.write(),
         }
@@ -74,12 +74,12 @@ impl Ledger {
 }
 
 /// The gate, held for publishing.
-pub(crate) struct Turn<'a> {
-    ledger: &'a Ledger,
+pub(crate) struct PublishGuard<'a> {
+    ledger: &'a RevisionLedger,
     gate: RwLockWriteGuard<'a, ()>,
 }
 
-impl Turn<'_> {
+impl PublishGuard<'_> {
     /// Publishes `revision`.
     pub(crate) fn advance(self, revision: Revision) {
         self.ledger.revision.store(revision.0, Ordering::Release);

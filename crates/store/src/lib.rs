@@ -26,9 +26,9 @@
 //! Invariant: nothing here parses a value, knows a kind or reads a clock.
 //! Invariant: what a reader sees was durable first.
 
+mod encryption;
 mod record;
 mod revision;
-mod seal;
 mod write;
 
 mod disk;
@@ -40,26 +40,26 @@ mod sequencer;
 mod store;
 mod worker;
 
-mod ages;
+mod keyspace;
+mod keyspaces;
 mod ledger;
 mod retained;
-mod space;
-mod spaces;
+mod revision_times;
 mod state;
 mod window;
 
 mod snapshot;
 mod watch;
 
-pub use health::{Failures, Health};
-pub use journal::{AppendError, Entry, Journal, Live, Saved};
+pub use encryption::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
+pub use health::{Health, WriteFailures};
+pub use journal::{AppendError, Journal, JournalEntry, LiveRecords, Saved};
+pub use keyspace::{Keyspace, KeyspaceStats};
 pub use open::OpenError;
 pub use record::Record;
 pub use revision::Revision;
-pub use seal::{Mark, SealError, Sealed, Sealer};
 pub use snapshot::Snapshot;
-pub use space::{Space, SpaceStats};
 pub use store::{Options, Store};
 pub use watch::{Expired, Watch};
-pub use window::{Bounds, Event, EventKind};
-pub use write::{Change, Draft, Expect, Write, WriteError};
+pub use window::{Event, EventKind, WindowLimits};
+pub use write::{Draft, Expect, Write, WriteError, WriteOperation};

@@ -5,17 +5,17 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::disk::content;
-use crate::seal::SealError;
-use crate::spaces::Spaces;
-use crate::state::State;
-use crate::{Draft, EventKind, Journal, OpenError, Options, Record, Revision, Saved, Sealer};
+use crate::encryption::EncryptionError;
+use crate::keyspaces::Keyspaces;
+use crate::state::KeyspaceState;
+use crate::{Draft, Encryptor, EventKind, Journal, OpenError, Options, Record, Revision, Saved};
 
 /// Brings back what the journal kept.
-pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Spaces, OpenError> {
+pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keyspaces, OpenError> {
     let mut loading = Loading::default();
     let opened = journal.replay(&mut |saved| loading.take(saved))?;
     let revision = opened.unwrap_or(Revision::FIRST);
-    let spaces = Spaces::new(revision, opened.unwrap_or(Revision::ZERO), options.window);
+    let spaces = Keyspaces::new(revision, opened.unwrap_or(Revision::ZERO), options.window);
     let sealer = options.sealer.as_deref();
     for (name, kept) in mem::take(&mut loading.spaces) {
         let records = loading.open(&name, kept, sealer)?;
@@ -25,10 +25,10 @@ pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Space
 }
 
 /// Records by key, in no order: most are replaced a few times before the state is settled.
-type Records = HashMap<Arc<str>, Kept>;
+type Records = HashMap<Arc<str>, LoadedRecord>;
 
 /// A record as far as it is known. What is sealed is only opened once it is sure to be live.
-enum Kept {
+enum LoadedRecord {
     Plain(Arc<Record>),
     Sealed(Unopened),
 }
@@ -76,11 +76,11 @@ impl Loading {
                 expires,
                 content: value.into(),
             };
-            records.insert(key.into(), Kept::Sealed(unopened));
+            records.insert(key.into(), LoadedRecord::Sealed(unopened));
             return;
         }
         let record = Arc::new(Record::saved(saved, terms));
-        records.insert(record.key.clone(), Kept::Plain(record));
+        records.insert(record.key.clone(), LoadedRecord::Plain(record));
     }
 
     fn delete(&mut self, saved: Saved<'_>) {
@@ -103,15 +103,15 @@ impl Loading {
         &mut self,
         space: &Arc<str>,
         kept: Records,
-        sealer: Option<&dyn Sealer>,
+        sealer: Option<&dyn Encryptor>,
     ) -> Result<Vec<Arc<Record>>, OpenError> {
-        let plain = sealer.map_or(Ok(()), |sealer| sealer.admit_plain(space));
+        let plain = sealer.map_or(Ok(()), |sealer| sealer.allow_plain_text(space));
         let mut kept: Vec<_> = kept.into_iter().collect();
         kept.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let open = |(key, kept): (Arc<str>, Kept)| {
+        let open = |(key, kept): (Arc<str>, LoadedRecord)| {
             let opened = match kept {
-                Kept::Plain(record) => plain.clone().map(|()| record),
-                Kept::Sealed(sealed) => self.unseal(space, &key, &sealed, sealer),
+                LoadedRecord::Plain(record) => plain.clone().map(|()| record),
+                LoadedRecord::Sealed(sealed) => self.unseal(space, &key, &sealed, sealer),
             };
             opened.map_err(|source| OpenError::Sealed {
                 space: space.clone(),
@@ -127,12 +127,14 @@ impl Loading {
         space: &str,
         key: &Arc<str>,
         sealed: &Unopened,
-        sealer: Option<&dyn Sealer>,
-    ) -> Result<Arc<Record>, SealError> {
-        let sealer = sealer.ok_or_else(|| SealError("it is sealed, and there is no key".into()))?;
-        let (plain, mark) = sealer.open(space, key, &sealed.content)?;
+        sealer: Option<&dyn Encryptor>,
+    ) -> Result<Arc<Record>, EncryptionError> {
+        let sealer =
+            sealer.ok_or_else(|| EncryptionError("it is sealed, and there is no key".into()))?;
+        let (plain, mark) = sealer.decrypt(space, key, &sealed.content)?;
         let draft = content::unpack(&plain, |term| self.intern(term));
-        let draft = draft.ok_or_else(|| SealError("what was sealed makes no sense".into()))?;
+        let draft =
+            draft.ok_or_else(|| EncryptionError("what was sealed makes no sense".into()))?;
         let draft = Draft {
             expires: sealed.expires,
             ..draft
@@ -146,8 +148,8 @@ impl Loading {
 
 /// The state of a space that holds `records`, which are in order. When it changed last is not known if that was a
 /// delete; that it did not change after `revision` is.
-fn settle(records: Vec<Arc<Record>>, revision: Revision) -> State {
-    let mut state = State::empty(revision);
+fn settle(records: Vec<Arc<Record>>, revision: Revision) -> KeyspaceState {
+    let mut state = KeyspaceState::empty(revision);
     records
         .into_iter()
         .for_each(|record| drop(state.insert(record)));

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::SealError;
+use crate::EncryptionError;
 
 /// Why a store could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum OpenError {
         /// The record's key.
         key: Arc<str>,
         /// Why not.
-        source: SealError,
+        source: EncryptionError,
     },
     /// The operating system refused.
     #[error("cannot use {}", path.display())]

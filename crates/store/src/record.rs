@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::{Draft, Mark, Revision, Saved};
+use crate::{Draft, KeyMark, Revision, Saved};
 
 /// One version of one key.
 pub struct Record {
@@ -27,7 +27,7 @@ pub struct Record {
     pub expires: Option<u64>,
     /// Where the stamped digits are; empty where there are none.
     digits: Range<u32>,
-    mark: Mark,
+    mark: KeyMark,
     attachment: OnceLock<Attachment>,
 }
 
@@ -60,7 +60,7 @@ impl Record {
             terms,
             expires: draft.expires,
             digits,
-            mark: Mark::PLAIN,
+            mark: KeyMark::PLAIN,
             attachment,
         }
     }
@@ -74,18 +74,18 @@ impl Record {
             terms,
             expires: saved.expires,
             digits: saved.digits,
-            mark: Mark::PLAIN,
+            mark: KeyMark::PLAIN,
             attachment: OnceLock::new(),
         }
     }
 
     /// The same, lying on disk as `mark` says.
-    pub(crate) fn marked(self, mark: Mark) -> Record {
+    pub(crate) fn marked(self, mark: KeyMark) -> Record {
         Record { mark, ..self }
     }
 
     /// How it lies on disk, as far as this version's writer knows.
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> KeyMark {
         self.mark
     }
 

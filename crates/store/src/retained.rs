@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::state::State;
+use crate::state::KeyspaceState;
 use crate::{Revision, Snapshot};
 
 /// More readers than this page through one space at different revisions only if they are attackers.
@@ -58,7 +58,7 @@ impl Retained {
     }
 
     /// Drops the oldest snapshots when they retain too much, now that `state` is current.
-    pub(crate) fn prune(&mut self, state: &Arc<State>) {
+    pub(crate) fn prune(&mut self, state: &Arc<KeyspaceState>) {
         let (mut newer, mut tree_bytes) = (&**state, 0);
         let mut n_kept = 0;
         for kept in self.snapshots.iter().rev().map(|kept| &**kept.state()) {
@@ -74,7 +74,7 @@ impl Retained {
 
 /// About what the trees of `state` take that a `newer` state does not share: a few nodes for each change, but never more
 /// than all of them.
-fn own_tree_bytes(state: &State, newer: &State) -> u64 {
+fn own_tree_bytes(state: &KeyspaceState, newer: &KeyspaceState) -> u64 {
     const BYTES_PER_CHANGE: u64 = 4096;
     const BYTES_PER_RECORD: u64 = 128;
     let n_changes = newer.n_changes.saturating_sub(state.n_changes);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn trees_that_are_no_longer_current_are_bounded_too() {
-        let (mut retained, mut state) = (Retained::default(), State::empty(Revision::ZERO));
+        let (mut retained, mut state) = (Retained::default(), KeyspaceState::empty(Revision::ZERO));
         // Nothing is superseded: there are only new records.
         for n in 0..60_000 {
             let record = Record::stamped(

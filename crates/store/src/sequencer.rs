@@ -12,13 +12,13 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::health::Health;
-use crate::ledger::Ledger;
+use crate::keyspaces::Keyspaces;
+use crate::ledger::RevisionLedger;
 use crate::record::DISK_OVERHEAD;
-use crate::spaces::Spaces;
-use crate::state::State;
+use crate::state::KeyspaceState;
 use crate::{
-    AppendError, Change, Draft, Entry, Event, EventKind, Expect, Journal, Mark, Record, Revision,
-    Sealed, Space, Write, WriteError,
+    AppendError, Draft, EncryptedContent, Event, EventKind, Expect, Journal, JournalEntry, KeyMark,
+    Keyspace, Record, Revision, Write, WriteError, WriteOperation,
 };
 
 /// The records of one transaction's changes, in its order.
@@ -32,7 +32,7 @@ const WINDOW_STEP: u64 = 1 << 20;
 
 /// The one writer of a store.
 pub(crate) struct Sequencer {
-    spaces: Arc<Spaces>,
+    spaces: Arc<Keyspaces>,
     journal: Box<dyn Journal>,
     health: Health,
     /// About what all live records take on a disk.
@@ -42,39 +42,39 @@ pub(crate) struct Sequencer {
 }
 
 /// A request to the sequencer.
-pub(crate) enum Request {
+pub(crate) enum SequencerRequest {
     /// Commit a transaction.
-    Commit(Vec<Prepared>),
+    Commit(Vec<PreparedWrite>),
     /// Delete some of the records that expire at or before a Unix second.
     Expire(u64),
 }
 
 /// A write, and its content in the form in which it goes to disk if that is another one.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedWrite {
     pub(crate) write: Write,
-    pub(crate) sealed: Option<Sealed>,
+    pub(crate) sealed: Option<EncryptedContent>,
 }
 
-impl Request {
+impl SequencerRequest {
     /// Whether it is rejected on a full disk.
     fn needs_space(&self) -> bool {
-        matches!(self, Request::Commit(writes) if writes.iter().any(|prepared| prepared.write.needs_space()))
+        matches!(self, SequencerRequest::Commit(writes) if writes.iter().any(|prepared| prepared.write.needs_space()))
     }
 
     /// About what its puts take on a disk, at most.
     fn disk_bytes(&self) -> u64 {
         match self {
-            Request::Commit(writes) => writes.iter().map(Prepared::disk_bytes).sum(),
-            Request::Expire(_) => 0,
+            SequencerRequest::Commit(writes) => writes.iter().map(PreparedWrite::disk_bytes).sum(),
+            SequencerRequest::Expire(_) => 0,
         }
     }
 }
 
-impl Prepared {
+impl PreparedWrite {
     fn disk_bytes(&self) -> u64 {
         let content = match (&self.write.change, &self.sealed) {
-            (Change::Put(_), Some(sealed)) => sealed.bytes.len(),
-            (Change::Put(draft), None) => {
+            (WriteOperation::Put(_), Some(sealed)) => sealed.bytes.len(),
+            (WriteOperation::Put(draft), None) => {
                 draft.value.len() + draft.terms.iter().map(|term| term.len() + 4).sum::<usize>()
             }
             _ => return 0,
@@ -84,7 +84,7 @@ impl Prepared {
 }
 
 impl Sequencer {
-    pub(crate) fn new(spaces: Arc<Spaces>, journal: Box<dyn Journal>) -> Sequencer {
+    pub(crate) fn new(spaces: Arc<Keyspaces>, journal: Box<dyn Journal>) -> Sequencer {
         let live_bytes = spaces
             .all()
             .iter()
@@ -102,7 +102,7 @@ impl Sequencer {
     /// Commits what can be committed, gives every request its answer by `answer`, then wakes watchers.
     pub(crate) fn run<R>(
         &mut self,
-        requests: impl IntoIterator<Item = (Request, R)>,
+        requests: impl IntoIterator<Item = (SequencerRequest, R)>,
         mut answer: impl FnMut(R, Outcome),
     ) {
         let requests: Vec<_> = requests.into_iter().collect();
@@ -112,7 +112,7 @@ impl Sequencer {
                 .map(|(request, _)| request.disk_bytes())
                 .sum(),
         );
-        let mut batch = Batch::new(self.spaces.ledger());
+        let mut batch = CommitBatch::new(self.spaces.ledger());
         let staged: Vec<_> = requests
             .into_iter()
             .map(|(request, to)| (to, self.stage(&mut batch, request)))
@@ -129,7 +129,7 @@ impl Sequencer {
             }
             answer(to, outcome);
         }
-        changed.iter().flatten().for_each(Space::settle);
+        changed.iter().flatten().for_each(Keyspace::settle);
         self.bound_windows();
         self.compact();
     }
@@ -156,19 +156,19 @@ impl Sequencer {
         }
     }
 
-    fn stage(&self, batch: &mut Batch, request: Request) -> Outcome {
+    fn stage(&self, batch: &mut CommitBatch, request: SequencerRequest) -> Outcome {
         match (&self.health, request) {
             (Health::Failed(cause), _) => Err(WriteError::Poisoned(cause.clone())),
             (Health::Full(cause), request) if request.needs_space() => {
                 Err(WriteError::NotWritten(cause.clone()))
             }
-            (_, Request::Commit(writes)) => batch.stage(writes),
-            (_, Request::Expire(now)) => self.stage_expired(batch, now),
+            (_, SequencerRequest::Commit(writes)) => batch.stage(writes),
+            (_, SequencerRequest::Expire(now)) => self.stage_expired(batch, now),
         }
     }
 
     /// Every expired record is a transaction of its own, as if its writer had deleted it.
-    fn stage_expired(&self, batch: &mut Batch, now: u64) -> Outcome {
+    fn stage_expired(&self, batch: &mut CommitBatch, now: u64) -> Outcome {
         let mut deletes = Vec::new();
         for space in self.spaces.all() {
             let state = &batch.touch(&space).state;
@@ -200,7 +200,7 @@ impl Sequencer {
             .set_failed_compactions(self.journal.n_failed_compactions());
     }
 
-    fn make_durable(&mut self, batch: &Batch) -> Result<(), WriteError> {
+    fn make_durable(&mut self, batch: &CommitBatch) -> Result<(), WriteError> {
         if batch.log.is_empty() {
             return Ok(());
         }
@@ -220,7 +220,7 @@ impl Sequencer {
             })
     }
 
-    fn publish(&mut self, batch: Batch) -> Vec<Space> {
+    fn publish(&mut self, batch: CommitBatch) -> Vec<Keyspace> {
         let (added, removed) = batch.disk_bytes();
         self.live_bytes = self.live_bytes + added - removed;
         self.unbounded_bytes += batch
@@ -237,36 +237,36 @@ impl Sequencer {
     }
 }
 
-fn delete(space: &Space, record: &Record) -> Prepared {
+fn delete(space: &Keyspace, record: &Record) -> PreparedWrite {
     let write = Write::delete(
         space,
         record.key.clone(),
         Expect::At(record.revision),
         record.redraft(),
     );
-    Prepared {
+    PreparedWrite {
         write,
         sealed: None,
     }
 }
 
 /// Transactions that will become durable and visible together.
-struct Batch {
+struct CommitBatch {
     revision: Revision,
     touched: Vec<Touched>,
-    log: Vec<Entry>,
+    log: Vec<JournalEntry>,
 }
 
 /// A space as the batch will leave it.
 struct Touched {
-    space: Space,
-    state: State,
+    space: Keyspace,
+    state: KeyspaceState,
     events: Vec<Event>,
 }
 
-impl Batch {
-    fn new(ledger: &Ledger) -> Batch {
-        Batch {
+impl CommitBatch {
+    fn new(ledger: &RevisionLedger) -> CommitBatch {
+        CommitBatch {
             revision: ledger.revision(),
             touched: Vec::new(),
             log: Vec::new(),
@@ -274,13 +274,13 @@ impl Batch {
     }
 
     /// Adds a transaction, all of it or none of it.
-    fn stage(&mut self, writes: Vec<Prepared>) -> Outcome {
-        for (write, Prepared { write: entry, .. }) in writes.iter().enumerate() {
+    fn stage(&mut self, writes: Vec<PreparedWrite>) -> Outcome {
+        for (write, PreparedWrite { write: entry, .. }) in writes.iter().enumerate() {
             entry.verify(write, self.touch(&entry.space).state.get(&entry.key))?;
         }
         if writes
             .iter()
-            .all(|prepared| matches!(prepared.write.change, Change::Check))
+            .all(|prepared| matches!(prepared.write.change, WriteOperation::Check))
         {
             return Ok(Vec::new());
         }
@@ -291,20 +291,20 @@ impl Batch {
             .collect())
     }
 
-    fn apply(&mut self, Prepared { write, sealed }: Prepared) -> Option<Arc<Record>> {
+    fn apply(&mut self, PreparedWrite { write, sealed }: PreparedWrite) -> Option<Arc<Record>> {
         let (kind, draft) = match write.change {
-            Change::Put(draft) => (EventKind::Put, draft),
-            Change::Delete(draft) => (EventKind::Delete, draft),
-            Change::Check => return None,
+            WriteOperation::Put(draft) => (EventKind::Put, draft),
+            WriteOperation::Delete(draft) => (EventKind::Delete, draft),
+            WriteOperation::Check => return None,
         };
         let revision = self.revision;
-        let mark = sealed.as_ref().map_or(Mark::PLAIN, |sealed| sealed.mark);
+        let mark = sealed.as_ref().map_or(KeyMark::PLAIN, |sealed| sealed.mark);
         let event = self
             .touch(&write.space)
             .apply(write.key, revision, kind, draft, mark);
         let record = event.record.clone();
         let sealed = sealed.map(|sealed| sealed.bytes);
-        self.log.push(Entry {
+        self.log.push(JournalEntry {
             space: write.space.name().clone(),
             event,
             sealed,
@@ -312,7 +312,7 @@ impl Batch {
         Some(record)
     }
 
-    fn touch(&mut self, space: &Space) -> &mut Touched {
+    fn touch(&mut self, space: &Keyspace) -> &mut Touched {
         let known = self
             .touched
             .iter()
@@ -335,7 +335,7 @@ impl Batch {
     }
 
     /// Publishes the batch, all spaces at once, and returns the spaces that it changed.
-    fn publish(self, ledger: &Ledger) -> Vec<Space> {
+    fn publish(self, ledger: &RevisionLedger) -> Vec<Keyspace> {
         let mut touched = self.touched;
         touched.retain(|touched| !touched.events.is_empty());
         let turn = ledger.turn();
@@ -348,10 +348,10 @@ impl Batch {
 }
 
 impl Touched {
-    fn new(space: &Space) -> Touched {
+    fn new(space: &Keyspace) -> Touched {
         Touched {
             space: space.clone(),
-            state: State::clone(&space.state()),
+            state: KeyspaceState::clone(&space.state()),
             events: Vec::new(),
         }
     }
@@ -362,7 +362,7 @@ impl Touched {
         revision: Revision,
         kind: EventKind,
         draft: Draft,
-        mark: Mark,
+        mark: KeyMark,
     ) -> Event {
         let (key, terms) = self.share(key, &draft.terms);
         let record = Arc::new(Record::stamped(key, revision, terms, draft).marked(mark));
@@ -394,7 +394,7 @@ impl Touched {
         }
     }
 
-    fn publish(&mut self) -> Arc<State> {
+    fn publish(&mut self) -> Arc<KeyspaceState> {
         self.space.publish(
             Arc::new(mem::take(&mut self.state)),
             mem::take(&mut self.events),

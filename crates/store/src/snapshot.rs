@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use crate::state::State;
+use crate::state::KeyspaceState;
 use crate::{Record, Revision};
 
 /// A space at one revision. Taking and cloning one is O(1); holding one keeps the records that it shows in memory.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    state: Arc<State>,
+    state: Arc<KeyspaceState>,
     at: Revision,
 }
 
 impl Snapshot {
-    pub(crate) fn new(state: Arc<State>, at: Revision) -> Snapshot {
+    pub(crate) fn new(state: Arc<KeyspaceState>, at: Revision) -> Snapshot {
         Snapshot { state, at }
     }
 
-    pub(crate) fn state(&self) -> &Arc<State> {
+    pub(crate) fn state(&self) -> &Arc<KeyspaceState> {
         &self.state
     }
 

@@ -16,7 +16,7 @@ use imbl::{OrdMap, OrdSet};
 use crate::{Record, Revision};
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct KeyspaceState {
     /// The last transaction that changed this space.
     pub(crate) revision: Revision,
     /// The live values' bytes.
@@ -35,12 +35,12 @@ pub(crate) struct State {
     counts: OrdMap<Arc<str>, usize>,
 }
 
-impl State {
+impl KeyspaceState {
     /// The state of a space that holds nothing, last changed at `revision`.
-    pub(crate) fn empty(revision: Revision) -> State {
-        State {
+    pub(crate) fn empty(revision: Revision) -> KeyspaceState {
+        KeyspaceState {
             revision,
-            ..State::default()
+            ..KeyspaceState::default()
         }
     }
 
@@ -71,9 +71,9 @@ impl State {
         prefix: &'a str,
         after: Option<&'a str>,
     ) -> impl Iterator<Item = &'a Arc<Record>> {
-        let from = start(prefix, after).map(|key| Place { term, key });
+        let from = start(prefix, after).map(|key| PostingRef { term, key });
         self.terms
-            .range::<_, Place<'_>>((from, Bound::Unbounded))
+            .range::<_, PostingRef<'_>>((from, Bound::Unbounded))
             .take_while(move |posting| &*posting.term == term && posting.key.starts_with(prefix))
             .filter_map(|posting| self.get(&posting.key))
     }
@@ -103,8 +103,8 @@ impl State {
     }
 
     fn known(&self, term: &str) -> Option<Arc<str>> {
-        let place = Place { term, key: "" };
-        let posting = self.terms.range::<_, Place<'_>>(&place..).next()?;
+        let place = PostingRef { term, key: "" };
+        let posting = self.terms.range::<_, PostingRef<'_>>(&place..).next()?;
         (&*posting.term == term).then(|| posting.term.clone())
     }
 
@@ -156,7 +156,7 @@ impl State {
 
     fn unindex(&mut self, record: &Record) {
         for term in record.terms.iter() {
-            self.terms.remove(&Place {
+            self.terms.remove(&PostingRef {
                 term,
                 key: &record.key,
             });
@@ -194,8 +194,8 @@ struct Posting {
 }
 
 impl Posting {
-    fn place(&self) -> Place<'_> {
-        Place {
+    fn place(&self) -> PostingRef<'_> {
+        PostingRef {
             term: &self.term,
             key: &self.key,
         }
@@ -215,14 +215,14 @@ impl PartialOrd for Posting {
 }
 
 /// A borrowed [`Posting`], to look one up.
-struct Place<'a> {
+struct PostingRef<'a> {
     term: &'a str,
     key: &'a str,
 }
 
-impl Place<'_> {
+impl PostingRef<'_> {
     /// By term, then by key. Terms are shared, so most that are equal are the same, and need no look at their bytes.
-    fn cmp(&self, other: &Place<'_>) -> Ordering {
+    fn cmp(&self, other: &PostingRef<'_>) -> Ordering {
         let terms = if ptr::eq(self.term, other.term) {
             Ordering::Equal
         } else {
@@ -232,13 +232,13 @@ impl Place<'_> {
     }
 }
 
-impl Equivalent<Posting> for Place<'_> {
+impl Equivalent<Posting> for PostingRef<'_> {
     fn equivalent(&self, posting: &Posting) -> bool {
         self.cmp(&posting.place()).is_eq()
     }
 }
 
-impl Comparable<Posting> for Place<'_> {
+impl Comparable<Posting> for PostingRef<'_> {
     fn compare(&self, posting: &Posting) -> Ordering {
         self.cmp(&posting.place())
     }

@@ -8,24 +8,24 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::disk::Disk;
+use crate::encryption::{self, MaybeEncryptor};
 use crate::journal::NoJournal;
-use crate::seal::{self, MaybeSealer};
-use crate::sequencer::{Outcome, Prepared, Request, Sequencer};
-use crate::spaces::Spaces;
-use crate::worker::Worker;
+use crate::keyspaces::Keyspaces;
+use crate::sequencer::{Outcome, PreparedWrite, Sequencer, SequencerRequest};
+use crate::worker::SequencerThread;
 use crate::{
-    Bounds, Change, Failures, Health, Journal, OpenError, Record, Revision, Sealer, Space,
-    SpaceStats, Write, WriteError, load, write,
+    Encryptor, Health, Journal, Keyspace, KeyspaceStats, OpenError, Record, Revision, WindowLimits,
+    Write, WriteError, WriteFailures, WriteOperation, load, write,
 };
 
 /// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
 #[derive(Clone)]
-pub struct Store(Arc<Inner>);
+pub struct Store(Arc<StoreInner>);
 
-struct Inner {
-    spaces: Arc<Spaces>,
+struct StoreInner {
+    spaces: Arc<Keyspaces>,
     engine: Engine,
-    sealer: MaybeSealer,
+    sealer: MaybeEncryptor,
 }
 
 /// How a transaction reaches the sequencer.
@@ -33,25 +33,25 @@ enum Engine {
     /// Called directly, so that a test on one thread is deterministic. Gone once the store is closed.
     Direct(Mutex<Option<Sequencer>>),
     /// On a thread that may block on the disk.
-    Queued(Worker),
+    Queued(SequencerThread),
 }
 
 /// How a store behaves, beyond where its data is.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How much of the past each space remembers.
-    pub window: Bounds,
+    pub window: WindowLimits,
     /// The log is compacted when it is larger than this and than the live records. This limits the disk space, and the
     /// time at start, that superseded records cost.
     pub fold_bytes: u64,
     /// Encryption at rest. A store in memory does not use it.
-    pub sealer: Option<Arc<dyn Sealer>>,
+    pub sealer: Option<Arc<dyn Encryptor>>,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
-            window: Bounds::default(),
+            window: WindowLimits::default(),
             fold_bytes: 8 << 20,
             sealer: None,
         }
@@ -61,7 +61,7 @@ impl Default for Options {
 impl Store {
     /// A store that lives as long as the process.
     pub fn in_memory(options: Options) -> Store {
-        let spaces = Spaces::new(Revision::FIRST, Revision::ZERO, options.window);
+        let spaces = Keyspaces::new(Revision::FIRST, Revision::ZERO, options.window);
         Store::direct(Arc::new(spaces))
     }
 
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Failures since the store was opened.
-    pub fn failures(&self) -> Failures {
+    pub fn failures(&self) -> WriteFailures {
         self.0.spaces.monitor.failures()
     }
 
@@ -93,18 +93,18 @@ impl Store {
     ) -> Result<Store, OpenError> {
         let spaces = Arc::new(load::load(&mut journal, &options)?);
         let sequencer = Sequencer::new(spaces.clone(), Box::new(journal));
-        let engine = Engine::Queued(Worker::start(sequencer));
-        Ok(Store(Arc::new(Inner {
+        let engine = Engine::Queued(SequencerThread::start(sequencer));
+        Ok(Store(Arc::new(StoreInner {
             spaces,
             engine,
             sealer: options.sealer,
         })))
     }
 
-    fn direct(spaces: Arc<Spaces>) -> Store {
+    fn direct(spaces: Arc<Keyspaces>) -> Store {
         let sequencer = Sequencer::new(spaces.clone(), Box::new(NoJournal));
         let engine = Engine::Direct(Mutex::new(Some(sequencer)));
-        Store(Arc::new(Inner {
+        Store(Arc::new(StoreInner {
             spaces,
             engine,
             sealer: None,
@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// The space of this name, which is created on first use.
-    pub fn space(&self, name: &str) -> Space {
+    pub fn keyspace(&self, name: &str) -> Keyspace {
         self.0.spaces.get(name)
     }
 
@@ -151,22 +151,22 @@ impl Store {
             .into_iter()
             .map(|write| self.prepare(write))
             .collect::<Result<_, _>>()?;
-        self.request(Request::Commit(writes)).await
+        self.request(SequencerRequest::Commit(writes)).await
     }
 
     /// Encrypts records. Done by the task of the caller, so that writers encrypt in parallel.
-    fn prepare(&self, write: Write) -> Result<Prepared, WriteError> {
+    fn prepare(&self, write: Write) -> Result<PreparedWrite, WriteError> {
         let sealed = match (&self.0.sealer, &write.change) {
-            (Some(sealer), Change::Put(draft)) => {
-                seal::seal(&**sealer, write.space.name(), &write.key, draft)?
+            (Some(sealer), WriteOperation::Put(draft)) => {
+                encryption::seal(&**sealer, write.space.name(), &write.key, draft)?
             }
             _ => None,
         };
-        Ok(Prepared { write, sealed })
+        Ok(PreparedWrite { write, sealed })
     }
 
     /// Whether a record of `space` is encrypted under an old key, or in plain text and should not be.
-    pub fn is_stale(&self, space: &Space, record: &Record) -> bool {
+    pub fn is_stale(&self, space: &Keyspace, record: &Record) -> bool {
         self.0
             .sealer
             .as_ref()
@@ -189,7 +189,7 @@ impl Store {
         self.0.spaces.age(now);
         let mut n_expired = 0;
         loop {
-            let round = self.request(Request::Expire(now)).await?.len();
+            let round = self.request(SequencerRequest::Expire(now)).await?.len();
             n_expired += round;
             if round == 0 {
                 return Ok(n_expired);
@@ -204,8 +204,8 @@ impl Store {
     }
 
     /// Every space in figures, by name.
-    pub fn stats(&self) -> Vec<SpaceStats> {
-        self.0.spaces.all().iter().map(Space::stats).collect()
+    pub fn stats(&self) -> Vec<KeyspaceStats> {
+        self.0.spaces.all().iter().map(Keyspace::stats).collect()
     }
 
     /// Takes no more writes, makes those that were accepted durable, and gives the data directory back. Reading goes
@@ -217,7 +217,7 @@ impl Store {
         }
     }
 
-    async fn request(&self, request: Request) -> Outcome {
+    async fn request(&self, request: SequencerRequest) -> Outcome {
         match &self.0.engine {
             Engine::Direct(sequencer) => run_directly(sequencer, request),
             Engine::Queued(worker) => worker.request(request).await,
@@ -231,7 +231,7 @@ impl fmt::Debug for Store {
     }
 }
 
-fn run_directly(sequencer: &Mutex<Option<Sequencer>>, request: Request) -> Outcome {
+fn run_directly(sequencer: &Mutex<Option<Sequencer>>, request: SequencerRequest) -> Outcome {
     let mut answer = Err(WriteError::Closed);
     if let Some(sequencer) = &mut *sequencer.lock() {
         sequencer.run([(request, ())], |(), outcome| answer = outcome);

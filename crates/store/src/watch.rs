@@ -7,7 +7,7 @@
 
 use tokio::sync::watch;
 
-use crate::{Event, Revision, Space};
+use crate::{Event, Keyspace, Revision};
 
 /// How many events a watcher is given at once; a transaction is never split, so it may be a few more.
 const BATCH: usize = 512;
@@ -15,7 +15,7 @@ const BATCH: usize = 512;
 /// A reader of the events of a keyspace. It takes a few words of memory.
 #[derive(Debug)]
 pub struct Watch {
-    space: Space,
+    space: Keyspace,
     bell: watch::Receiver<()>,
     seen: Revision,
 }
@@ -31,7 +31,7 @@ pub struct Expired {
 }
 
 impl Watch {
-    pub(crate) fn new(space: Space, bell: watch::Receiver<()>, after: Revision) -> Watch {
+    pub(crate) fn new(space: Keyspace, bell: watch::Receiver<()>, after: Revision) -> Watch {
         Watch {
             space,
             bell,

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::state::State;
+use crate::state::KeyspaceState;
 use crate::{Expired, Record, Revision};
 
 /// One change to one key.
@@ -36,7 +36,7 @@ pub enum EventKind {
 
 /// How much of the past a space remembers.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct WindowLimits {
     /// At least this many events are kept however old they are, unless they hold more than four times `bytes`.
     pub min_events: usize,
     /// No more than this many events are kept.
@@ -49,13 +49,13 @@ pub struct Bounds {
     pub total_bytes: u64,
 }
 
-impl Default for Bounds {
+impl Default for WindowLimits {
     /// 1,024 to 65,536 events, 16 MiB of superseded records, and as many seconds as upstream's cache.
     /// An idle watcher gets a bookmark once a minute.
     ///
     /// Kubernetes: DefaultEventFreshDuration (apiserver/pkg/storage/cacher/cacher.go).
-    fn default() -> Bounds {
-        Bounds {
+    fn default() -> WindowLimits {
+        WindowLimits {
             min_events: 1024,
             max_events: 65_536,
             bytes: 16 << 20,
@@ -76,11 +76,11 @@ pub(crate) struct Window {
     floor: Revision,
     /// The bytes of records that only the ring keeps alive.
     bytes: u64,
-    bounds: Bounds,
+    bounds: WindowLimits,
 }
 
 impl Window {
-    pub(crate) fn new(floor: Revision, bounds: Bounds) -> Window {
+    pub(crate) fn new(floor: Revision, bounds: WindowLimits) -> Window {
         Window {
             events: Arc::default(),
             floor,
@@ -189,7 +189,7 @@ pub(crate) struct Undo {
 }
 
 impl Undo {
-    pub(crate) fn apply(self, state: &mut State) {
+    pub(crate) fn apply(self, state: &mut KeyspaceState) {
         for event in self.events.into_iter().rev() {
             state.superseded -= event.superseded();
             state.n_changes -= 1;
@@ -202,7 +202,7 @@ impl Undo {
     }
 }
 
-impl Bounds {
+impl WindowLimits {
     fn exceeded(&self, n_events: usize, bytes: u64) -> bool {
         n_events > self.max_events
             || bytes > self.bytes.saturating_mul(OVERDRAFT)

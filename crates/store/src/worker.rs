@@ -6,23 +6,23 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::WriteError;
-use crate::sequencer::{Outcome, Request, Sequencer};
+use crate::sequencer::{Outcome, Sequencer, SequencerRequest};
 
 /// How many transactions may wait for the sequencer; more callers wait before it.
 const QUEUE: usize = 1024;
 
 /// A request, and where its answer goes.
-type Errand = (Request, oneshot::Sender<Outcome>);
+type Errand = (SequencerRequest, oneshot::Sender<Outcome>);
 
 /// The sequencer's thread.
-pub(crate) struct Worker {
+pub(crate) struct SequencerThread {
     queue: Mutex<Option<mpsc::Sender<Errand>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     done: watch::Receiver<()>,
 }
 
-impl Worker {
-    pub(crate) fn start(mut sequencer: Sequencer) -> Worker {
+impl SequencerThread {
+    pub(crate) fn start(mut sequencer: Sequencer) -> SequencerThread {
         let (queue, mut errands) = mpsc::channel::<Errand>(QUEUE);
         let (alive, done) = watch::channel(());
         let work = move || {
@@ -39,14 +39,14 @@ impl Worker {
             .name("store".into())
             .spawn(work)
             .expect("a thread can be started");
-        Worker {
+        SequencerThread {
             queue: Mutex::new(Some(queue)),
             thread: Mutex::new(Some(thread)),
             done,
         }
     }
 
-    pub(crate) async fn request(&self, request: Request) -> Outcome {
+    pub(crate) async fn request(&self, request: SequencerRequest) -> Outcome {
         let queue = self.queue.lock().clone().ok_or(WriteError::Closed)?;
         let (to, answer) = oneshot::channel();
         queue
@@ -77,7 +77,7 @@ fn gather(errands: &mut mpsc::Receiver<Errand>, waiting: &mut Vec<Errand>) {
     }
 }
 
-impl Drop for Worker {
+impl Drop for SequencerThread {
     fn drop(&mut self) {
         self.queue.lock().take();
         if let Some(thread) = self.thread.lock().take() {

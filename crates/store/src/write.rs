@@ -7,19 +7,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::record::Attachment;
-use crate::{Record, Revision, SealError, Space};
+use crate::{EncryptionError, Keyspace, Record, Revision};
 
 /// One entry of a transaction.
 #[derive(Debug)]
 pub struct Write {
     /// Where the key lives.
-    pub space: Space,
+    pub space: Keyspace,
     /// The key.
     pub key: Arc<str>,
     /// What must hold now; else the whole transaction is refused.
     pub expect: Expect,
     /// What then happens.
-    pub change: Change,
+    pub change: WriteOperation,
     /// Whether a put may take space that is kept for deletes, because it leads to one.
     pub uses_reserve: bool,
 }
@@ -39,7 +39,7 @@ pub enum Expect {
 
 /// What happens to a key.
 #[derive(Debug)]
-pub enum Change {
+pub enum WriteOperation {
     /// The draft becomes the key's record.
     Put(Draft),
     /// The record is deleted; the draft is its final state, for watchers.
@@ -101,7 +101,7 @@ pub enum WriteError {
     },
     /// The content must be encrypted and cannot be.
     #[error(transparent)]
-    Seal(#[from] SealError),
+    Seal(#[from] EncryptionError),
     /// The store is closed.
     #[error("store is closed")]
     Closed,
@@ -118,34 +118,39 @@ pub enum WriteError {
 
 impl Write {
     /// An entry that only checks an expectation.
-    pub fn check(space: &Space, key: impl Into<Arc<str>>, expect: Expect) -> Write {
+    pub fn check(space: &Keyspace, key: impl Into<Arc<str>>, expect: Expect) -> Write {
         Write {
             space: space.clone(),
             key: key.into(),
             expect,
-            change: Change::Check,
+            change: WriteOperation::Check,
             uses_reserve: false,
         }
     }
 
     /// An entry that puts a record.
-    pub fn put(space: &Space, key: impl Into<Arc<str>>, expect: Expect, draft: Draft) -> Write {
+    pub fn put(space: &Keyspace, key: impl Into<Arc<str>>, expect: Expect, draft: Draft) -> Write {
         Write {
             space: space.clone(),
             key: key.into(),
             expect,
-            change: Change::Put(draft),
+            change: WriteOperation::Put(draft),
             uses_reserve: false,
         }
     }
 
     /// An entry that deletes a record.
-    pub fn delete(space: &Space, key: impl Into<Arc<str>>, expect: Expect, draft: Draft) -> Write {
+    pub fn delete(
+        space: &Keyspace,
+        key: impl Into<Arc<str>>,
+        expect: Expect,
+        draft: Draft,
+    ) -> Write {
         Write {
             space: space.clone(),
             key: key.into(),
             expect,
-            change: Change::Delete(draft),
+            change: WriteOperation::Delete(draft),
             uses_reserve: true,
         }
     }
@@ -160,13 +165,13 @@ impl Write {
 
     /// Whether it is refused on a full disk.
     pub(crate) fn needs_space(&self) -> bool {
-        matches!(self.change, Change::Put(_)) && !self.uses_reserve
+        matches!(self.change, WriteOperation::Put(_)) && !self.uses_reserve
     }
 
     pub(crate) fn draft_mut(&mut self) -> Option<&mut Draft> {
         match &mut self.change {
-            Change::Put(draft) | Change::Delete(draft) => Some(draft),
-            Change::Check => None,
+            WriteOperation::Put(draft) | WriteOperation::Delete(draft) => Some(draft),
+            WriteOperation::Check => None,
         }
     }
 
@@ -176,7 +181,7 @@ impl Write {
         write: usize,
         current: Option<&Arc<Record>>,
     ) -> Result<(), WriteError> {
-        let needs_record = matches!(self.change, Change::Delete(_));
+        let needs_record = matches!(self.change, WriteOperation::Delete(_));
         match (self.expect, current) {
             (Expect::Absent, Some(actual)) => Err(WriteError::Exists {
                 write,

@@ -51,13 +51,13 @@ impl Connector {
         })
     }
 
-    async fn connect(self) -> Result<Stream, SendError> {
+    async fn connect(self) -> Result<TransportStream, SendError> {
         let stream = dial(&self.address).await?;
         Ok(match self.tls {
-            None => Stream::Plain(TokioIo::new(stream)),
+            None => TransportStream::Plain(TokioIo::new(stream)),
             Some((tls, name)) => {
                 let stream = secure(&tls, name, stream).await?;
-                Stream::Tls(Box::new(TokioIo::new(stream)))
+                TransportStream::Tls(Box::new(TokioIo::new(stream)))
             }
         })
     }
@@ -124,9 +124,9 @@ fn no_such_host(address: &str) -> SendError {
 }
 
 impl tower_service::Service<Uri> for Connector {
-    type Response = Stream;
+    type Response = TransportStream;
     type Error = SendError;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, SendError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<TransportStream, SendError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         Poll::Ready(Ok(()))
@@ -138,15 +138,17 @@ impl tower_service::Service<Uri> for Connector {
 }
 
 /// A connection.
-pub(crate) enum Stream {
+pub(crate) enum TransportStream {
     Plain(TokioIo<TcpStream>),
     Tls(Box<TokioIo<TlsStream<TcpStream>>>),
 }
 
-impl Connection for Stream {
+impl Connection for TransportStream {
     fn connected(&self) -> Connected {
         match self {
-            Stream::Tls(stream) if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") => {
+            TransportStream::Tls(stream)
+                if stream.inner().get_ref().1.alpn_protocol() == Some(b"h2") =>
+            {
                 Connected::new().negotiated_h2()
             }
             _ => Connected::new(),
@@ -154,42 +156,42 @@ impl Connection for Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for TransportStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            TransportStream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            TransportStream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
 
-impl Write for Stream {
+impl Write for TransportStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+            TransportStream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            TransportStream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+            TransportStream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            TransportStream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            TransportStream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            TransportStream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

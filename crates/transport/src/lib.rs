@@ -54,8 +54,8 @@ use tokio_rustls::client::TlsStream;
 use connect::Connector;
 pub use connect::dial;
 pub use purpose::ClientPurpose;
-pub use redirect::{Call, clean_path};
-pub use trust::{Anyone, Identity, Trust, check_certificates, check_key};
+pub use redirect::{RedirectingCall, clean_path};
+pub use trust::{AnyServerCertificate, ClientIdentity, Trust, check_certificates, check_key};
 
 /// A request body that is sent while it comes.
 pub type Outgoing = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -106,7 +106,7 @@ impl Target {
 
 /// What a call may cost.
 #[derive(Debug, Clone, Copy)]
-pub struct Limit {
+pub struct CallLimit {
     /// When it is given up.
     pub until: Instant,
     /// The most bytes of a response.
@@ -115,15 +115,15 @@ pub struct Limit {
 
 /// Calls other servers. Cheap to clone.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<ClientInner>);
 
-struct Inner {
+struct ClientInner {
     clock: Arc<dyn Clock>,
-    identity: Option<Identity>,
-    targets: Mutex<HashMap<Target, Kept>>,
+    identity: Option<ClientIdentity>,
+    targets: Mutex<HashMap<Target, PooledClient>>,
 }
 
-struct Kept {
+struct PooledClient {
     client: legacy::Client<Connector, Outgoing>,
     used: Instant,
 }
@@ -143,8 +143,8 @@ impl SendError {
 
 impl Client {
     /// A client that shows `identity` where the target wants it. Certificates must be good at the time of `clock`.
-    pub fn new(clock: Arc<dyn Clock>, identity: Option<Identity>) -> Client {
-        Client(Arc::new(Inner {
+    pub fn new(clock: Arc<dyn Clock>, identity: Option<ClientIdentity>) -> Client {
+        Client(Arc::new(ClientInner {
             clock,
             identity,
             targets: Mutex::default(),
@@ -201,7 +201,7 @@ impl Client {
         let client = self.connections(target)?;
         targets.insert(
             target.clone(),
-            Kept {
+            PooledClient {
                 client: client.clone(),
                 used: Instant::now(),
             },
@@ -244,7 +244,7 @@ pub fn whole(bytes: Bytes) -> Outgoing {
 }
 
 /// The whole body, if it is not too large and comes in time.
-pub async fn read_body(body: Incoming, limit: Limit) -> Result<Bytes, SendError> {
+pub async fn read_body(body: Incoming, limit: CallLimit) -> Result<Bytes, SendError> {
     match timeout_at(limit.until, Limited::new(body, limit.bytes).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(SendError(format!(
@@ -308,13 +308,16 @@ mod tests {
     async fn a_response_is_read_up_to_its_limit_and_what_fails_reads_as_in_go() {
         let fetch = async |response: &'static str, bytes: usize| {
             let url = serve(response).await;
-            let limit = Limit {
+            let limit = CallLimit {
                 until: Instant::now() + Duration::from_secs(10),
                 bytes,
             };
             let client = Client::new(Arc::new(Epoch), None);
             let target = |uri: &Uri| Target::at(uri, &Trust::System);
-            let outcome = match Call::get(&url).send(&client, limit.until, target).await {
+            let outcome = match RedirectingCall::get(&url)
+                .send(&client, limit.until, target)
+                .await
+            {
                 Ok(response) => read_body(response.into_body(), limit).await,
                 Err(error) => Err(error),
             };

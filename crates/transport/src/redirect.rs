@@ -14,7 +14,7 @@ const MAX_REQUESTS: usize = 10;
 
 /// A request that can be sent again to another URL.
 #[derive(Clone)]
-pub struct Call {
+pub struct RedirectingCall {
     /// Its method.
     pub method: Method,
     /// Where it goes.
@@ -25,11 +25,11 @@ pub struct Call {
     pub body: Bytes,
 }
 
-impl Call {
+impl RedirectingCall {
     /// A GET of JSON.
-    pub fn get(url: impl Into<String>) -> Call {
+    pub fn get(url: impl Into<String>) -> RedirectingCall {
         let accept = HeaderValue::from_static("application/json");
-        Call {
+        RedirectingCall {
             method: Method::GET,
             url: url.into(),
             headers: HeaderMap::from_iter([(header::ACCEPT, accept)]),
@@ -38,9 +38,9 @@ impl Call {
     }
 
     /// A POST of JSON.
-    pub fn post_json(url: impl Into<String>, body: impl Into<Bytes>) -> Call {
+    pub fn post_json(url: impl Into<String>, body: impl Into<Bytes>) -> RedirectingCall {
         let json = HeaderValue::from_static("application/json");
-        Call {
+        RedirectingCall {
             method: Method::POST,
             url: url.into(),
             headers: HeaderMap::from_iter([(header::CONTENT_TYPE, json)]),

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{self, ClientConfig};
 
-use super::verify::{Roots, Verifier};
+use super::verify::{RootCertificates, ServerVerifier};
 use crate::check_signatures;
 
 /// Who may have signed a server's certificate.
@@ -41,7 +41,7 @@ impl Trust {
 
 /// The certificate that we show, and its key, as PEM.
 #[derive(Clone)]
-pub struct Identity {
+pub struct ClientIdentity {
     /// The certificate.
     pub certificate: String,
     /// Its key.
@@ -49,7 +49,7 @@ pub struct Identity {
 }
 
 /// Keys are not for logs.
-impl fmt::Debug for Identity {
+impl fmt::Debug for ClientIdentity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Identity").finish_non_exhaustive()
     }
@@ -58,27 +58,27 @@ impl fmt::Debug for Identity {
 /// How TLS is spoken. An error reads as Go's.
 pub(crate) fn config(
     trust: &Trust,
-    identity: Option<&Identity>,
+    identity: Option<&ClientIdentity>,
     http2: bool,
     clock: &Arc<dyn Clock>,
 ) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let builder =
-        ClientConfig::builder_with_details(provider.clone(), Arc::new(Time(clock.clone())))
+        ClientConfig::builder_with_details(provider.clone(), Arc::new(InjectedTime(clock.clone())))
             .with_safe_default_protocol_versions()
             .expect("ring has every default version");
     let builder = match trust {
         Trust::Plaintext => return Err("TLS is not spoken with this server".into()),
         Trust::Anyone => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anyone(provider))),
+            .with_custom_certificate_verifier(Arc::new(AnyServerCertificate(provider))),
         Trust::System | Trust::Bundle(_) => {
             let roots = if let Trust::Bundle(pem) = trust {
                 bundle(pem)?.into()
             } else {
                 system()
             };
-            let verifier = Verifier { roots, provider };
+            let verifier = ServerVerifier { roots, provider };
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier))
@@ -104,8 +104,8 @@ pub(crate) fn config(
 }
 
 /// Certificates of a bundle. Kubernetes: what is no certificate is passed over as long as something is one.
-fn bundle(pem: &[u8]) -> Result<Roots, String> {
-    let roots = Roots::new(certificates(pem));
+fn bundle(pem: &[u8]) -> Result<RootCertificates, String> {
+    let roots = RootCertificates::new(certificates(pem));
     if roots.is_empty() {
         return Err("unable to load root certificates: unable to parse bytes as PEM block".into());
     }
@@ -135,28 +135,28 @@ fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
 }
 
 /// The roots of this machine. Reading them takes milliseconds, so it is done once, and only if it is needed.
-fn system() -> Arc<Roots> {
-    static SYSTEM: OnceLock<Arc<Roots>> = OnceLock::new();
+fn system() -> Arc<RootCertificates> {
+    static SYSTEM: OnceLock<Arc<RootCertificates>> = OnceLock::new();
     let read = || {
         let found = rustls_native_certs::load_native_certs();
         if found.certs.is_empty() {
             tracing::warn!(errors = ?found.errors, "this machine trusts no certificate authority");
         }
-        Arc::new(Roots::new(found.certs))
+        Arc::new(RootCertificates::new(found.certs))
     };
     SYSTEM.get_or_init(read).clone()
 }
 
 /// The time at which certificates must be good.
-struct Time(Arc<dyn Clock>);
+struct InjectedTime(Arc<dyn Clock>);
 
-impl fmt::Debug for Time {
+impl fmt::Debug for InjectedTime {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Time")
     }
 }
 
-impl TimeProvider for Time {
+impl TimeProvider for InjectedTime {
     fn current_time(&self) -> Option<UnixTime> {
         let seconds = u64::try_from(self.0.now().0).ok()?;
         Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
@@ -165,9 +165,9 @@ impl TimeProvider for Time {
 
 /// Accepts any server certificate: `insecureSkipTLSVerify`. Signatures are still verified.
 #[derive(Debug)]
-pub struct Anyone(pub Arc<CryptoProvider>);
+pub struct AnyServerCertificate(pub Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AnyServerCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

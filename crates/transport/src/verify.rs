@@ -40,22 +40,24 @@ impl From<Untrusted> for rustls::Error {
 }
 
 /// The certificates of a bundle.
-pub(crate) struct Roots(Vec<Root>);
+pub(crate) struct RootCertificates(Vec<RootCertificate>);
 
-struct Root {
+struct RootCertificate {
     der: CertificateDer<'static>,
     /// The name under which it signs, as it is encoded.
     subject: Vec<u8>,
 }
 
-impl Roots {
-    pub(crate) fn new(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Roots {
+impl RootCertificates {
+    pub(crate) fn new(
+        certificates: impl IntoIterator<Item = CertificateDer<'static>>,
+    ) -> RootCertificates {
         let roots = certificates.into_iter().filter_map(|der| {
             let (_, parsed) = X509Certificate::from_der(&der).ok()?;
             let subject = parsed.subject().as_raw().to_vec();
-            Some(Root { der, subject })
+            Some(RootCertificate { der, subject })
         });
-        Roots(roots.collect())
+        RootCertificates(roots.collect())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -97,14 +99,14 @@ type Chain<'a> = Vec<X509Certificate<'a>>;
 
 /// Finds the ways from a leaf to a root. Go: `buildChains`.
 struct ChainBuilder<'a> {
-    roots: &'a Roots,
+    roots: &'a RootCertificates,
     intermediates: Chain<'a>,
     now: i64,
     n_signatures: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum CertificateRole {
     Intermediate,
     Root,
 }
@@ -138,8 +140,8 @@ impl<'a> ChainBuilder<'a> {
             }
             let longer = [chain, &[parent]].concat();
             match role {
-                Role::Root => chains.push(longer),
-                Role::Intermediate => match self.chains_from(&longer) {
+                CertificateRole::Root => chains.push(longer),
+                CertificateRole::Intermediate => match self.chains_from(&longer) {
                     Ok(found) => chains.extend(found),
                     Err(error) => problem = Some(error),
                 },
@@ -156,15 +158,18 @@ impl<'a> ChainBuilder<'a> {
     }
 
     /// Certificates with the name of the issuer, roots first; those with a matching key identifier come first.
-    fn potential_parents(&self, child: &X509Certificate) -> Vec<(Role, X509Certificate<'a>)> {
+    fn potential_parents(
+        &self,
+        child: &X509Certificate,
+    ) -> Vec<(CertificateRole, X509Certificate<'a>)> {
         let issuer = child.issuer().as_raw();
         let roots = self.roots.0.iter().filter(|root| root.subject == issuer);
         let roots = roots.filter_map(|root| Some(X509Certificate::from_der(&root.der).ok()?.1));
         let intermediates = self.intermediates.iter();
         let intermediates = intermediates.filter(|parent| parent.subject().as_raw() == issuer);
-        let mut parents: Vec<(Role, X509Certificate<'a>)> = roots
-            .map(|root| (Role::Root, root))
-            .chain(intermediates.map(|parent| (Role::Intermediate, parent.clone())))
+        let mut parents: Vec<(CertificateRole, X509Certificate<'a>)> = roots
+            .map(|root| (CertificateRole::Root, root))
+            .chain(intermediates.map(|parent| (CertificateRole::Intermediate, parent.clone())))
             .collect();
         let authority_key = authority_key_id(child);
         parents.sort_by_key(|(role, parent)| {
@@ -173,7 +178,7 @@ impl<'a> ChainBuilder<'a> {
                 (None, _) | (_, None) => 1,
                 _ => 2,
             };
-            (*role == Role::Intermediate, rank)
+            (*role == CertificateRole::Intermediate, rank)
         });
         parents
     }
@@ -181,14 +186,16 @@ impl<'a> ChainBuilder<'a> {
     /// Whether a certificate that has signed the last one of a chain may stand there. Go: `isValid`.
     fn check_parent(
         &self,
-        role: Role,
+        role: CertificateRole,
         parent: &X509Certificate,
         chain: &[X509Certificate],
     ) -> Result<(), Untrusted> {
         check_extensions(parent)?;
         check_dates(parent, self.now)?;
         let basic = parent.basic_constraints().ok().flatten();
-        if role == Role::Intermediate && !basic.as_ref().is_some_and(|basic| basic.value.ca) {
+        if role == CertificateRole::Intermediate
+            && !basic.as_ref().is_some_and(|basic| basic.value.ca)
+        {
             return Err(Untrusted(
                 "certificate is not authorized to sign other certificates".into(),
             ));
@@ -395,18 +402,18 @@ fn shown_name(name: &GeneralName, is_address: bool) -> Option<String> {
 }
 
 /// Verifies servers by the roots of a target.
-pub(crate) struct Verifier {
-    pub roots: Arc<Roots>,
+pub(crate) struct ServerVerifier {
+    pub roots: Arc<RootCertificates>,
     pub provider: Arc<CryptoProvider>,
 }
 
-impl fmt::Debug for Verifier {
+impl fmt::Debug for ServerVerifier {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Verifier({})", self.roots.0.len())
     }
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for ServerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

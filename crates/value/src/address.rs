@@ -6,18 +6,18 @@ use std::ops::Range;
 
 /// A CIDR block: an address and the length of its network prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
+pub struct Cidr {
     /// The address as it was written, host bits included.
     pub ip: IpAddr,
     /// The prefix length in bits.
     pub prefix: u32,
 }
 
-impl Block {
+impl Cidr {
     /// Parses `10.0.0.0/24`. Leading zeros are accepted, as Go's old parser did.
-    pub fn parse_sloppy(text: &str) -> Option<Block> {
+    pub fn parse_sloppy(text: &str) -> Option<Cidr> {
         let (ip, prefix) = text.split_once('/')?;
-        let block = Block {
+        let block = Cidr {
             ip: parse_sloppy(ip)?,
             prefix: prefix.parse().ok()?,
         };
@@ -58,18 +58,18 @@ impl Block {
 
     /// Whether `ip` is in the block.
     pub fn contains(&self, ip: IpAddr) -> bool {
-        ip.is_ipv4() == self.ip.is_ipv4() && Block { ip, ..*self }.network() == self.network()
+        ip.is_ipv4() == self.ip.is_ipv4() && Cidr { ip, ..*self }.network() == self.network()
     }
 
     /// Whether every address of `other` is in the block.
-    pub fn contains_block(&self, other: &Block) -> bool {
+    pub fn contains_block(&self, other: &Cidr) -> bool {
         self.contains(other.ip) && self.prefix <= other.prefix
     }
 
     /// The `index`th sub-block of length `prefix`.
-    pub fn part(&self, prefix: u32, index: u128) -> Block {
-        let size = Block { prefix, ..*self }.size();
-        Block {
+    pub fn part(&self, prefix: u32, index: u128) -> Cidr {
+        let size = Cidr { prefix, ..*self }.size();
+        Cidr {
             ip: self.nth(index * size),
             prefix,
         }
@@ -100,7 +100,7 @@ impl Block {
     }
 }
 
-impl fmt::Display for Block {
+impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}/{}", self.ip, self.prefix)
     }
@@ -190,8 +190,8 @@ mod tests {
         }
     }
 
-    fn block(text: &str) -> Block {
-        Block::parse_sloppy(text).unwrap()
+    fn block(text: &str) -> Cidr {
+        Cidr::parse_sloppy(text).unwrap()
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -271,7 +271,7 @@ mod tests {
             "x/8",
             "fd00::/129",
         ] {
-            assert_eq!(Block::parse_sloppy(text), None, "{text}");
+            assert_eq!(Cidr::parse_sloppy(text), None, "{text}");
         }
         assert_eq!(block("010.0.0.0/08").to_string(), "10.0.0.0/8");
     }

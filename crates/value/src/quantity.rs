@@ -44,7 +44,7 @@ pub enum QuantityError {
 
 /// The format of a quantity's suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Format {
+pub enum QuantityFormat {
     /// `12M`, powers of 1000.
     #[default]
     Decimal,
@@ -60,7 +60,7 @@ pub struct Quantity {
     mantissa: i128,
     exponent: i32,
     /// The format in which it is printed.
-    pub format: Format,
+    pub format: QuantityFormat,
 }
 
 const NANO: i32 = -9;
@@ -75,12 +75,12 @@ impl Quantity {
     }
 
     /// Parses a quantity that was validated before; anything else is zero.
-    pub fn of(text: &str) -> Quantity {
+    pub fn parse_or_zero(text: &str) -> Quantity {
         Quantity::parse(text).unwrap_or_default()
     }
 
     /// An integer.
-    pub fn from_int(value: i64, format: Format) -> Quantity {
+    pub fn from_int(value: i64, format: QuantityFormat) -> Quantity {
         Quantity {
             mantissa: value.into(),
             exponent: 0,
@@ -89,7 +89,7 @@ impl Quantity {
     }
 
     /// An amount in thousandths.
-    pub fn from_milli(value: i64, format: Format) -> Quantity {
+    pub fn from_milli(value: i64, format: QuantityFormat) -> Quantity {
         Quantity {
             mantissa: value.into(),
             exponent: MILLI,
@@ -302,8 +302,8 @@ impl fmt::Display for Quantity {
         }
         let (mantissa, exponent) = self.in_thousands();
         match self.format {
-            Format::Exponent if exponent != 0 => write!(f, "{mantissa}e{exponent}"),
-            Format::Exponent => write!(f, "{mantissa}"),
+            QuantityFormat::Exponent if exponent != 0 => write!(f, "{mantissa}e{exponent}"),
+            QuantityFormat::Exponent => write!(f, "{mantissa}"),
             _ => {
                 // Kubernetes: beyond `E` there is no suffix, and upstream prints none
                 // (resource/suffix.go).
@@ -318,7 +318,7 @@ impl fmt::Display for Quantity {
 impl Quantity {
     /// The integer to print with a binary suffix, if such a suffix fits.
     fn as_binary(&self) -> Option<i128> {
-        if self.format != Format::Binary || self.is_below_1024() {
+        if self.format != QuantityFormat::Binary || self.is_below_1024() {
             return None;
         }
         let whole = self.with_exponent(0)?;
@@ -326,7 +326,7 @@ impl Quantity {
     }
 
     fn is_below_1024(&self) -> bool {
-        let limit = Quantity::from_int(1024, Format::Binary);
+        let limit = Quantity::from_int(1024, QuantityFormat::Binary);
         *self < limit && *self > limit.negated()
     }
 
@@ -378,7 +378,7 @@ struct QuantityParts<'a> {
 }
 
 enum Suffix {
-    Ten(i32, Format),
+    Ten(i32, QuantityFormat),
     Two(u32),
 }
 
@@ -493,14 +493,14 @@ fn split_digits(text: &str) -> (&str, &str) {
 impl Suffix {
     fn parse(text: &str) -> Option<Suffix> {
         if let Some((_, exponent)) = DECIMAL.iter().find(|(suffix, _)| *suffix == text) {
-            return Some(Suffix::Ten(*exponent, Format::Decimal));
+            return Some(Suffix::Ten(*exponent, QuantityFormat::Decimal));
         }
         if let Some((_, exponent)) = BINARY.iter().find(|(suffix, _)| *suffix == text) {
             return Some(Suffix::Two(*exponent));
         }
         let exponent: i64 = text.strip_prefix(['e', 'E'])?.parse().ok()?;
         // Kubernetes: only the low 32 bits count (resource/suffix.go).
-        Some(Suffix::Ten(exponent as i32, Format::Exponent))
+        Some(Suffix::Ten(exponent as i32, QuantityFormat::Exponent))
     }
 }
 
@@ -520,15 +520,18 @@ impl Quantity {
         let amount = Quantity {
             mantissa: product,
             exponent: point,
-            format: Format::Binary,
+            format: QuantityFormat::Binary,
         };
         let amount = amount.with_exponent(point.max(NANO)).unwrap_or(amount);
-        let limit = Quantity::from_int(i64::MAX, Format::Binary);
+        let limit = Quantity::from_int(i64::MAX, QuantityFormat::Binary);
         match amount {
             amount if amount > limit => limit,
-            amount if amount.exponent < 0 && amount < Quantity::from_int(1, Format::Binary) => {
+            amount
+                if amount.exponent < 0
+                    && amount < Quantity::from_int(1, QuantityFormat::Binary) =>
+            {
                 Quantity {
-                    format: Format::Decimal,
+                    format: QuantityFormat::Decimal,
                     ..amount
                 }
             }
@@ -625,7 +628,7 @@ mod tests {
 
     #[test]
     fn quantities_compare_by_amount() {
-        let of = Quantity::of;
+        let of = Quantity::parse_or_zero;
         assert_eq!(of("1Ki"), of("1024"));
         assert_eq!(of("1k"), of("1000000m"));
         assert!(of("1e2147483647") > of("9Ei"));
@@ -636,7 +639,7 @@ mod tests {
 
     #[test]
     fn sums_and_parts_are_exact() {
-        let of = Quantity::of;
+        let of = Quantity::parse_or_zero;
         assert_eq!(of("1Gi").add(&of("512Mi")).to_string(), "1536Mi");
         assert_eq!(of("0").add(&of("512Mi")).to_string(), "512Mi");
         assert_eq!(of("1").sub(&of("100m")).to_string(), "900m");
@@ -669,7 +672,7 @@ mod tests {
             fn any_text_is_parsed_or_rejected(text in "[+-]?[0-9]{0,40}[.]?[0-9]{0,40}([eE][+-]?[0-9]{0,11}|[eEinumkKMGTPé]{0,2})") {
                 if let Ok(first) = canonical(&text) {
                     prop_assert_eq!(canonical(&first), Ok(first));
-                    let (quantity, other) = (Quantity::of(&text), Quantity::of("1Gi"));
+                    let (quantity, other) = (Quantity::parse_or_zero(&text), Quantity::parse_or_zero("1Gi"));
                     let _ = (quantity.add(&other), quantity.sub(&other), quantity.cmp(&other));
                     let _ = (quantity.value(), quantity.milli_value(), quantity.is_whole());
                 }

@@ -12,17 +12,17 @@ pub mod webhook;
 use std::sync::Arc;
 
 use mizzen_apiserver::delegate::Upstream;
-use mizzen_apiserver::{BuildError, Identity, Server};
+use mizzen_apiserver::{BuildError, ClientIdentity, Server};
 use mizzen_registry::Registry;
 
 /// The group of everything here.
 pub const GROUP: &str = "restaurant.programming-kubernetes.info";
 
 /// A certificate for the service `pizza` in the namespace `default`, and its key.
-pub fn certificate() -> Result<Identity, rcgen::Error> {
+pub fn certificate() -> Result<ClientIdentity, rcgen::Error> {
     let made =
         rcgen::generate_simple_self_signed(["pizza.default.svc".into(), "localhost".into()])?;
-    Ok(Identity {
+    Ok(ClientIdentity {
         certificate: made.cert.pem(),
         key: made.signing_key.serialize_pem(),
     })

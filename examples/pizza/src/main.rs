@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::delegate::Upstream;
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_registry::{Registry, Store};
 use tokio::net::TcpListener;
 

@@ -1,8 +1,8 @@
 //! What there is and what it costs, worked out when somebody asks.
 
-use mizzen_apiserver::extend::{Asked, Below, Storage};
+use mizzen_apiserver::extend::{RequestInfo, Storage, SubresourceHandler};
 use mizzen_object::{Hooks, Status};
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, value};
 
 use crate::{GROUP, toppings};
@@ -11,7 +11,7 @@ use crate::{GROUP, toppings};
 pub struct Menu;
 
 impl Storage for Menu {
-    fn list<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
             let toppings = asked
                 .server
@@ -48,8 +48,12 @@ impl Hooks for Cells {
 /// `pizzas/NAME/receipt`: what a pizza costs today.
 pub struct Receipt;
 
-impl Below for Receipt {
-    fn answer<'a>(&'a self, asked: &'a Asked<'a>, _: Value) -> Future<'a, Result<Value, Status>> {
+impl SubresourceHandler for Receipt {
+    fn answer<'a>(
+        &'a self,
+        asked: &'a RequestInfo<'a>,
+        _: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             let path = format!(
                 "/apis/{GROUP}/v1beta1/namespaces/{}/pizzas/{}",

@@ -1,6 +1,6 @@
 //! A pizza's two versions: `v1alpha1` names each topping as often as it is on it, `v1beta1` says how often.
 
-use mizzen_object::{Context, Hooks, Path, Violations};
+use mizzen_object::{HookContext, Hooks, Path, Violations};
 use mizzen_value::{Value, value};
 
 /// What a pizza has on it whose customer did not choose.
@@ -35,7 +35,7 @@ impl Hooks for V1alpha1 {
         &self,
         pizza: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         V1beta1.validate(pizza, old, context, violations);
@@ -67,7 +67,13 @@ impl Hooks for V1beta1 {
         }
     }
 
-    fn validate(&self, pizza: &Value, _: Option<&Value>, _: &Context, violations: &mut Violations) {
+    fn validate(
+        &self,
+        pizza: &Value,
+        _: Option<&Value>,
+        _: &HookContext,
+        violations: &mut Violations,
+    ) {
         let path = Path::new("spec.toppings");
         for (index, topping) in pizza["spec"]["toppings"].list().iter().enumerate() {
             let path = path.index(index);

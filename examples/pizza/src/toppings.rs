@@ -1,8 +1,8 @@
 //! Toppings have a price, and a pizza has only toppings that there are.
 
-use mizzen_apiserver::extend::{Admit, Asked};
-use mizzen_object::{Context, Hooks, Status, Violations};
-use mizzen_registry::Future;
+use mizzen_apiserver::extend::{AdmissionPlugin, RequestInfo};
+use mizzen_object::{HookContext, Hooks, Status, Violations};
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
 use crate::GROUP;
@@ -15,7 +15,7 @@ impl Hooks for Rules {
         &self,
         topping: &Value,
         _: Option<&Value>,
-        _: &Context,
+        _: &HookContext,
         violations: &mut Violations,
     ) {
         let cost = &topping["spec"]["cost"];
@@ -32,12 +32,12 @@ impl Hooks for Rules {
 /// Refuses pizzas with unknown toppings.
 pub struct MustExist;
 
-impl Admit for MustExist {
+impl AdmissionPlugin for MustExist {
     fn validate<'a>(
         &'a self,
-        asked: &'a Asked<'a>,
+        asked: &'a RequestInfo<'a>,
         pizza: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let Some(pizza) = pizza.filter(|_| asked.is("pizzas")) else {
                 return Ok(());
@@ -54,7 +54,7 @@ impl Admit for MustExist {
 }
 
 /// The topping of this name.
-pub async fn find(asked: &Asked<'_>, name: &str) -> Result<Option<Value>, Status> {
+pub async fn find(asked: &RequestInfo<'_>, name: &str) -> Result<Option<Value>, Status> {
     match asked
         .server
         .read(&format!("/apis/{GROUP}/v1alpha1/toppings/{name}"))

@@ -8,7 +8,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use mizzen_apiserver::Identity;
+use mizzen_apiserver::ClientIdentity;
 use mizzen_value::{Value, json, value};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -27,7 +27,7 @@ const MAX_BODY: usize = 16 * 1024 * 1024;
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Answers reviews until it is dropped, and its connections with it.
-pub async fn serve(listener: TcpListener, identity: &Identity) -> Result<(), Error> {
+pub async fn serve(listener: TcpListener, identity: &ClientIdentity) -> Result<(), Error> {
     let acceptor = TlsAcceptor::from(Arc::new(tls(identity)?));
     let mut connections = JoinSet::new();
     loop {
@@ -47,7 +47,7 @@ pub async fn serve(listener: TcpListener, identity: &Identity) -> Result<(), Err
     }
 }
 
-fn tls(identity: &Identity) -> Result<ServerConfig, Error> {
+fn tls(identity: &ClientIdentity) -> Result<ServerConfig, Error> {
     let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes())
         .collect::<Result<_, _>>()?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;

@@ -12,7 +12,7 @@ pub use schema::structural_condition;
 
 use mizzen_object::condition::is_true;
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Value, json, value};
 
 use crate::Behaviour;
@@ -60,7 +60,7 @@ impl KindStrategy for CustomResourceDefinitionStrategy {
     }
 
     /// Once objects may have been stored in a version, it is remembered.
-    fn prepare(definition: &mut Value, _old: Option<&Value>, context: &Context) {
+    fn prepare(definition: &mut Value, _old: Option<&Value>, context: &HookContext) {
         if context.action == Action::Status {
             return;
         }
@@ -79,7 +79,7 @@ impl KindStrategy for CustomResourceDefinitionStrategy {
     fn validate(
         definition: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         let status = Path::new("status");
@@ -163,7 +163,7 @@ impl KindStrategy for CustomResourceDefinitionStrategy {
     }
 
     /// Warns of new formats that are not recognized, because values are not validated against them.
-    fn warnings(definition: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(definition: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action == Action::Status {
             return Vec::new();
         }

@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions of v1beta1: fields shared by all versions are at the top level, schemas are optional, and
 //! unknown fields are preserved by default.
 
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use super::version::{SHARED, shared};
@@ -42,7 +42,7 @@ impl KindStrategy for CustomResourceDefinitionV1beta1Strategy {
     fn validate(
         definition: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if old.is_none() {

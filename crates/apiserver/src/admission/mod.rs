@@ -16,7 +16,7 @@ pub use plugin::{
     NAMESPACE_EXISTS, NAMESPACE_LIFECYCLE, Plugin, VALIDATING_POLICY, VALIDATING_WEBHOOK, Validate,
     ValidateLater,
 };
-pub(crate) use policy::Policies;
+pub(crate) use policy::AdmissionPolicies;
 pub use transaction::{WriteStrategy, WriteTransaction};
 pub(crate) use webhook::Webhooks;
 
@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use mizzen_object::schema::Struct;
 use mizzen_object::validate::names;
 use mizzen_object::{GroupResource, GroupVersionKind, Status, Violations};
-use mizzen_registry::{Future, Gate, Key, ListOptions, Selection};
+use mizzen_registry::{BoxFuture, Key, ListOptions, Selection, ValidatingAdmission};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
@@ -33,22 +33,22 @@ use crate::audit::Layer;
 use crate::authorization::{self, escalation, secondary};
 use crate::crd;
 use crate::extend;
-use crate::verbs::Call;
+use crate::verbs::ResourceCall;
 use owners::Managers;
 
 /// Mutating policies and webhooks. If they change the object, all plug-ins run again (reinvocation).
 
 #[derive(Default)]
-struct Rounds {
-    policies: policy::Rounds,
-    webhooks: webhook::Rounds,
+struct MutationRounds {
+    policies: policy::PolicyRounds,
+    webhooks: webhook::WebhookRounds,
 }
 
-impl Rounds {
+impl MutationRounds {
     /// Runs mutating policies, then webhooks. Returns whether the plug-ins must run again.
     async fn mutate(
         &mut self,
-        attributes: &webhook::Attributes<'_>,
+        attributes: &webhook::VersionedAttributes<'_>,
         object: &mut Value,
         second: bool,
     ) -> Result<bool, Status> {
@@ -69,7 +69,7 @@ impl Rounds {
 }
 
 /// [`admit`] for the object of a subresource, such as an Eviction.
-pub async fn admit_below(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
+pub async fn admit_below(call: &ResourceCall<'_>, object: &mut Value) -> Result<(), Status> {
     mutate(&Attributes { call, old: None }, object).await
 }
 
@@ -90,7 +90,7 @@ async fn mutate(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), S
 }
 
 /// Rejects the deletion of one object before the object is read.
-pub(crate) fn check_delete(call: &Call) -> Result<(), Status> {
+pub(crate) fn check_delete(call: &ResourceCall) -> Result<(), Status> {
     if call.server.options.has_plugin(NAMESPACE_LIFECYCLE.name) {
         namespace::check_delete(call.resource, call.path)?;
     }
@@ -102,18 +102,18 @@ pub(crate) fn check_delete(call: &Call) -> Result<(), Status> {
 ///
 /// Invariant: a caller that passes this to the registry calls [`Checks::settle`] with the outcome.
 pub(crate) struct Checks<'a> {
-    call: &'a Call<'a>,
+    call: &'a ResourceCall<'a>,
     transactions: Vec<Box<dyn WriteTransaction>>,
     /// When validation ended, for the storage latency in the audit log.
     passed: Mutex<Option<Instant>>,
 }
 
-impl Gate for Checks<'_> {
+impl ValidatingAdmission for Checks<'_> {
     fn check<'a>(
         &'a self,
         new: Option<&'a Value>,
         old: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             self.note_stored();
             self.all(new, old).await?;
@@ -127,21 +127,21 @@ impl Gate for Checks<'_> {
         new: &'a Value,
         old: Option<&'a Value>,
         violations: &'a mut Violations,
-    ) -> Option<Future<'a, ()>> {
+    ) -> Option<BoxFuture<'a, ()>> {
         secondary::authorize(self.call, new, old, violations)
     }
 }
 
 /// Runs mutating policies and webhooks for an object of another kind than the resource's, such as a Scale or an Eviction.
 pub async fn admit_other(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     kind: &GroupVersionKind,
     root: &Struct,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let attributes = webhook::Attributes::other(call, kind, root, old);
-    let mut rounds = Rounds::default();
+    let attributes = webhook::VersionedAttributes::other(call, kind, root, old);
+    let mut rounds = MutationRounds::default();
     for second in [false, true] {
         if !rounds.mutate(&attributes, object, second).await? {
             break;
@@ -152,13 +152,13 @@ pub async fn admit_other(
 
 /// Runs policies and webhooks for CONNECT. Changes of the options have no effect, as upstream, which decodes them before.
 pub async fn check_connect(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     kind: &GroupVersionKind,
     root: &Struct,
     options: &mut Value,
 ) -> Result<(), Status> {
-    let attributes = webhook::Attributes::connect(call, kind, root);
-    Rounds::default()
+    let attributes = webhook::VersionedAttributes::connect(call, kind, root);
+    MutationRounds::default()
         .mutate(&attributes, options, false)
         .await?;
     deny_all(call, Some(options))?;
@@ -166,7 +166,7 @@ pub async fn check_connect(
 }
 
 /// AlwaysDeny: rejects every write, after all other plug-ins.
-fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
+fn deny_all(call: &ResourceCall, object: Option<&Value>) -> Result<(), Status> {
     if !call.server.options.has_plugin(ALWAYS_DENY.name) {
         return Ok(());
     }
@@ -180,17 +180,17 @@ fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
 
 /// Runs validating policies and webhooks for an object of another kind than the resource's.
 pub async fn check_other(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     kind: &GroupVersionKind,
     root: &Struct,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    ask(&webhook::Attributes::other(call, kind, root, old).with(object)).await
+    ask(&webhook::VersionedAttributes::other(call, kind, root, old).with(object)).await
 }
 
 /// Runs validating policies, then webhooks.
-async fn ask(attributes: &webhook::Attributes<'_>) -> Result<(), Status> {
+async fn ask(attributes: &webhook::VersionedAttributes<'_>) -> Result<(), Status> {
     let options = &attributes.call.server.options;
     if options.has_plugin(VALIDATING_POLICY.name) {
         policy::validate(attributes).await?;
@@ -205,9 +205,10 @@ async fn ask(attributes: &webhook::Attributes<'_>) -> Result<(), Status> {
 fn check_with_policies<'a>(
     attributes: &'a Attributes<'a>,
     new: &'a Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
-        let judged = webhook::Attributes::judged(attributes.call, Some(new), attributes.old);
+        let judged =
+            webhook::VersionedAttributes::judged(attributes.call, Some(new), attributes.old);
         policy::validate(&judged).await
     })
 }
@@ -216,16 +217,17 @@ fn check_with_policies<'a>(
 fn check_with_webhooks<'a>(
     attributes: &'a Attributes<'a>,
     new: &'a Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
-        let judged = webhook::Attributes::judged(attributes.call, Some(new), attributes.old);
+        let judged =
+            webhook::VersionedAttributes::judged(attributes.call, Some(new), attributes.old);
         webhook::validate(&judged).await
     })
 }
 
 /// Adds an audit annotation of a policy or webhook. Kubernetes: a key without a domain, or an invalid one, is dropped
 /// (admission/attributes.go).
-pub fn annotate(call: &Call, key: &str, text: &str) {
+pub fn annotate(call: &ResourceCall, key: &str, text: &str) {
     let record = &call.request.record;
     if record.is_open() && key.matches('/').count() == 1 && names::is_qualified_name(key).is_empty()
     {
@@ -237,7 +239,7 @@ pub fn annotate(call: &Call, key: &str, text: &str) {
 pub(crate) const UNKNOWN_NAME: &str = "Unknown";
 
 /// 403: a policy or webhook denies the request.
-fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
+fn forbidden_for(attributes: &webhook::VersionedAttributes, why: &str) -> Status {
     Status::forbidden(
         &attributes.call.resource.kind().resource(),
         attributes.shown_name(),
@@ -247,7 +249,7 @@ fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
 
 impl<'a> Checks<'a> {
     /// The checks of one request.
-    pub(crate) fn new(call: &'a Call<'a>) -> Checks<'a> {
+    pub(crate) fn new(call: &'a ResourceCall<'a>) -> Checks<'a> {
         let strategies = call.server.extensions.write_strategies().iter();
         Checks {
             call,
@@ -268,8 +270,8 @@ impl<'a> Checks<'a> {
         let call = self.call;
         crd::admit(call, old, object)?;
         let attributes = Attributes { call, old };
-        let asked = webhook::Attributes::asked(call, old);
-        let mut rounds = Rounds::default();
+        let asked = webhook::VersionedAttributes::asked(call, old);
+        let mut rounds = MutationRounds::default();
         for second in [false, true] {
             mutate(&attributes, object).await?;
             extend::mutate(call, old, object).await?;
@@ -336,9 +338,9 @@ impl<'a> Checks<'a> {
             validate(attributes)?;
         }
         extend::validate(call, old, None).await?;
-        let judged = webhook::Attributes::judged(call, None, old);
+        let judged = webhook::VersionedAttributes::judged(call, None, old);
         if options.has_plugin(MUTATING_WEBHOOK.name) {
-            webhook::Rounds::default()
+            webhook::WebhookRounds::default()
                 .mutate(&judged, None, false)
                 .await?;
         }
@@ -361,8 +363,8 @@ impl<'a> Checks<'a> {
 
 /// Authorizes `create` where another verb creates an object: an apply or an update of a name that does not exist.
 /// Kubernetes: handlers/patch.go and handlers/update.go, as part of the validation.
-async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
-    let Call {
+async fn authorize_create(call: &ResourceCall<'_>) -> Result<(), Status> {
+    let ResourceCall {
         server,
         request,
         path,
@@ -371,14 +373,14 @@ async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
     if request.info.verb() == "create" {
         return Ok(());
     }
-    let target = authorization::Target::Resource(authorization::Resource {
+    let target = authorization::AttributesTarget::Resource(authorization::ResourceAttributes {
         group: &path.group,
         version: &path.version,
         resource: &path.resource,
         subresource: &path.subresource,
         namespace: &path.namespace,
         name: &path.name,
-        ..authorization::Resource::default()
+        ..authorization::ResourceAttributes::default()
     });
     authorization::authorize(
         server,
@@ -394,7 +396,7 @@ async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
 /// What a plug-in sees of a write besides the object.
 pub struct Attributes<'a> {
     /// The request.
-    pub call: &'a Call<'a>,
+    pub call: &'a ResourceCall<'a>,
     /// The stored object; `None` for a create.
     pub old: Option<&'a Value>,
 }
@@ -437,18 +439,18 @@ impl Attributes<'_> {
     }
 
     /// Whether the user is also authorized for something else.
-    pub async fn may(&self, verb: &str, resource: authorization::Resource<'_>) -> bool {
-        let Call {
+    pub async fn may(&self, verb: &str, resource: authorization::ResourceAttributes<'_>) -> bool {
+        let ResourceCall {
             server, request, ..
         } = self.call;
-        let target = authorization::Target::Resource(resource);
+        let target = authorization::AttributesTarget::Resource(resource);
         let asked = authorization::Attributes {
             user: &request.user,
             verb,
             target,
         };
         server
-            .access
+            .authorization
             .authorizers
             .authorize(&asked)
             .await

@@ -4,7 +4,7 @@
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
 use mizzen_object::{Cause, Status, User};
-use mizzen_registry::{Future, Key, Resource};
+use mizzen_registry::{BoxFuture, Key, Resource};
 use mizzen_value::{Value, json, value};
 
 use super::Attributes;
@@ -70,7 +70,7 @@ pub(super) fn is_missing(attributes: &Attributes) -> bool {
 pub(super) fn provision<'a>(
     attributes: &'a Attributes<'a>,
     object: &'a mut Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         let Some(server) = attributes.call.server.itself.upgrade().map(Server) else {
             return Ok(());

@@ -3,7 +3,7 @@
 use mizzen_object::managed_fields::ManagedFields;
 use mizzen_value::{Str, Value};
 
-use crate::verbs::Call;
+use crate::verbs::ResourceCall;
 use mizzen_registry::Warnings;
 
 /// When owners are deduplicated.
@@ -16,7 +16,7 @@ pub(crate) enum Dedupe {
 }
 
 /// Removes duplicate owner references, with a warning.
-pub(crate) fn dedupe_owners(call: &Call, object: &mut Value, when: Dedupe) {
+pub(crate) fn dedupe_owners(call: &ResourceCall, object: &mut Value, when: Dedupe) {
     let owners = &object["metadata"]["ownerReferences"];
     if owners.list().len() < 2 {
         return;

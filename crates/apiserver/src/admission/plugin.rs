@@ -4,7 +4,7 @@
 //! a custom API server has none unless it says so, `mizzen-controlplane` has those of kube-apiserver.
 
 use mizzen_object::Status;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
 use super::{Attributes, check_with_policies, check_with_webhooks, namespace};
@@ -43,10 +43,10 @@ pub enum Validate {
 
 /// Mutates or rejects an object after it has waited for something.
 pub type MutateLater =
-    for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> Future<'a, Result<(), Status>>;
+    for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> BoxFuture<'a, Result<(), Status>>;
 /// Admits or rejects an object after it has waited for something.
 pub type ValidateLater =
-    for<'a> fn(&'a Attributes<'a>, &'a Value) -> Future<'a, Result<(), Status>>;
+    for<'a> fn(&'a Attributes<'a>, &'a Value) -> BoxFuture<'a, Result<(), Status>>;
 
 /// An admission plug-in.
 ///

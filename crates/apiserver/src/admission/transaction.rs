@@ -1,23 +1,23 @@
 //! What a write takes besides its place in the store, and gives back if it is not stored.
 
 use mizzen_object::Status;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
 use super::Attributes;
-use crate::verbs::Call;
+use crate::verbs::ResourceCall;
 
 /// What a component does around the writes of some resources. Kubernetes: `BeginCreate`, `BeginUpdate` and
 /// `BeforeDelete` of a resource's storage (registry/generic/registry/store.go).
 pub trait WriteStrategy: Send + Sync {
     /// Begins the write of one request; none if the component is not concerned with it.
-    fn begin(&self, call: &Call) -> Option<Box<dyn WriteTransaction>> {
+    fn begin(&self, call: &ResourceCall) -> Option<Box<dyn WriteTransaction>> {
         let _ = call;
         None
     }
 
     /// Rejects the deletion of one object before the object is read.
-    fn check_delete(&self, call: &Call) -> Result<(), Status> {
+    fn check_delete(&self, call: &ResourceCall) -> Result<(), Status> {
         let _ = call;
         Ok(())
     }
@@ -29,7 +29,12 @@ pub trait WriteStrategy: Send + Sync {
 /// back then is given back on drop.
 pub trait WriteTransaction: Send + Sync {
     /// Allocates what an object needs, after everything that mutates it. Called anew for every attempt.
-    fn allocate(&self, call: &Call, old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+    fn allocate(
+        &self,
+        call: &ResourceCall,
+        old: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), Status> {
         let _ = (call, old, object);
         Ok(())
     }
@@ -39,7 +44,7 @@ pub trait WriteTransaction: Send + Sync {
         &'a self,
         attributes: &'a Attributes<'a>,
         new: Option<&'a Value>,
-    ) -> Future<'a, ()> {
+    ) -> BoxFuture<'a, ()> {
         let _ = (attributes, new);
         Box::pin(std::future::ready(()))
     }
@@ -49,13 +54,13 @@ pub trait WriteTransaction: Send + Sync {
         &'a self,
         attributes: &'a Attributes<'a>,
         new: &'a Value,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let _ = (attributes, new);
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// The request is done; `is_stored` says whether its writes were stored.
-    fn settle<'a>(&'a self, call: &'a Call<'a>, is_stored: bool) -> Future<'a, ()> {
+    fn settle<'a>(&'a self, call: &'a ResourceCall<'a>, is_stored: bool) -> BoxFuture<'a, ()> {
         let _ = (call, is_stored);
         Box::pin(std::future::ready(()))
     }

@@ -11,7 +11,7 @@ use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 use mizzen_value::{Str, Value};
 
 use crate::catalog::Catalog;
-use crate::outgoing::{Client, ServiceReference, Target, Trust};
+use crate::outgoing::{OutgoingClient, ServiceReference, Target, Trust};
 
 /// The index of the stored APIServices, updated on demand.
 pub(super) struct ApiServiceCache {
@@ -136,7 +136,7 @@ impl ApiService {
     }
 
     /// Resolves the address of the server. Without HTTP/2 the connection can be upgraded.
-    pub(crate) fn target(&self, client: &Client, http2: bool) -> Result<Target, Status> {
+    pub(crate) fn target(&self, client: &OutgoingClient, http2: bool) -> Result<Target, Status> {
         let service = self.service.clone().unwrap_or_default();
         let address = client.services().resolve(&service)?;
         let (server_name, trust) = (service.host(), self.trust.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::condition;
-use mizzen_registry::{Resource, Watch, WatchOptions};
+use mizzen_registry::{Resource, ResourceWatch, WatchOptions};
 use mizzen_value::{Str, Value, json, value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -343,7 +343,7 @@ async fn check_server(server: Server, entry: Arc<ApiService>, basis: String) -> 
 struct ChangeWatcher {
     server: Server,
     resource: Resource,
-    watch: Option<Watch>,
+    watch: Option<ResourceWatch>,
 }
 
 impl ChangeWatcher {

@@ -11,7 +11,7 @@ use super::api_services::{ApiService, ApiServiceTable};
 use super::fetch::RemoteDocuments;
 use super::local::{self, LocalVersion};
 use crate::discovery::{self, Group, Version};
-use crate::server::Inner;
+use crate::server::ServerParts;
 use mizzen_openapi::{OpenApi, SpecDocument};
 
 /// Documents that are expensive to render.
@@ -22,7 +22,7 @@ pub(super) struct DocumentCache {
 }
 
 /// One group of this server, of aggregated ones, or of both.
-pub(crate) fn group(server: &Inner, name: &str) -> Option<Group> {
+pub(crate) fn group(server: &ServerParts, name: &str) -> Option<Group> {
     let own = local::groups(server)
         .iter()
         .find(|group| group.name == name)
@@ -39,7 +39,7 @@ pub(crate) fn group(server: &Inner, name: &str) -> Option<Group> {
 }
 
 /// The groups of this server and of aggregated ones, in discovery order.
-pub(crate) fn groups(server: &Inner) -> Arc<[Group]> {
+pub(crate) fn groups(server: &ServerParts) -> Arc<[Group]> {
     let own = local::groups(server);
     let table = server.aggregation.configured.table(&server.registry);
     let aggregated: Vec<&Arc<ApiService>> = table
@@ -65,7 +65,7 @@ fn is_aggregated(own: &[Group], entry: &ApiService) -> bool {
     !entry.group.is_empty() && (entry.service.is_some() || !served)
 }
 
-fn add_entry(server: &Inner, groups: &mut Vec<Group>, entry: &ApiService) {
+fn add_entry(server: &ServerParts, groups: &mut Vec<Group>, entry: &ApiService) {
     let version = Version {
         name: entry.version.clone(),
         priority: entry.version_priority,
@@ -91,7 +91,7 @@ pub(super) fn add_version(groups: &mut Vec<Group>, name: &Str, priority: i64, ve
 }
 
 /// Marks stale versions in an aggregated discovery document, and removes versions that no server serves.
-pub(crate) fn mark_stale(server: &Inner, document: &mut Value) {
+pub(crate) fn mark_stale(server: &ServerParts, document: &mut Value) {
     let table = server.aggregation.configured.table(&server.registry);
     let own = local::groups(server);
     let aggregated: Vec<&Arc<ApiService>> = table
@@ -126,7 +126,7 @@ pub(crate) fn mark_stale(server: &Inner, document: &mut Value) {
 }
 
 /// `/openapi/v3` with the documents of aggregated servers.
-pub(crate) fn openapi_index(server: &Inner, own: Bytes) -> Bytes {
+pub(crate) fn openapi_index(server: &ServerParts, own: Bytes) -> Bytes {
     let table = server.aggregation.configured.table(&server.registry);
     let mut found: Vec<(String, Str)> = server.aggregation.openapi_urls(&table);
     for LocalVersion {
@@ -158,7 +158,7 @@ pub(crate) fn openapi_index(server: &Inner, own: Bytes) -> Bytes {
 }
 
 /// `/openapi/v2` with the paths and types of aggregated servers. Slow the first time: call it where blocking is allowed.
-pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<SpecDocument> {
+pub(crate) fn openapi_v2(server: &ServerParts, proto: bool) -> Arc<SpecDocument> {
     let own = server.catalog.with_openapi(|openapi| {
         if proto {
             openapi.v2_proto()

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::api_services::ApiService;
 use super::proxy::set_auth_proxy_headers;
-use crate::outgoing::{Client, SendError, whole};
+use crate::outgoing::{OutgoingClient, SendError, whole};
 
 /// Kubernetes: the timeout of a discovery request (status/remote/remote_available_controller.go).
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(super) struct RemoteDocuments {
 
 /// Fetches the resources of a server. The error is the message of its condition.
 pub(super) async fn fetch_resources(
-    client: &Client,
+    client: &OutgoingClient,
     entry: &ApiService,
 ) -> Result<Vec<Value>, String> {
     let target = entry
@@ -71,7 +71,7 @@ pub(super) async fn fetch_resources(
 
 /// Updates the OpenAPI documents of a server.
 pub(super) async fn fetch_openapi(
-    client: &Client,
+    client: &OutgoingClient,
     entry: &ApiService,
     documents: &mut RemoteDocuments,
 ) {
@@ -117,7 +117,7 @@ pub(super) async fn fetch_openapi(
 
 /// A GET request by this server itself.
 struct DocumentRequest<'a> {
-    client: &'a Client,
+    client: &'a OutgoingClient,
     entry: &'a ApiService,
     path: &'a str,
     /// The ETag of the document that we have.

@@ -10,7 +10,7 @@ use mizzen_value::Str;
 use super::documents::add_version;
 use crate::Server;
 use crate::discovery::{self, Group, Priority};
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// An API server of this process.
 pub(super) struct LocalServer {
@@ -52,7 +52,7 @@ impl Server {
 }
 
 /// The server of this process that serves a version, unless this server serves it itself.
-pub(super) fn local_server(server: &Inner, group: &str, version: &str) -> Option<Server> {
+pub(super) fn local_server(server: &ServerParts, group: &str, version: &str) -> Option<Server> {
     let local = server.aggregation.local.read();
     let found = local.iter().find(|local| {
         let mut versions = local.versions.iter();
@@ -62,7 +62,7 @@ pub(super) fn local_server(server: &Inner, group: &str, version: &str) -> Option
 }
 
 /// The versions that other servers of this process serve and this server does not.
-pub(super) fn local_versions(server: &Inner) -> Vec<LocalVersion> {
+pub(super) fn local_versions(server: &ServerParts) -> Vec<LocalVersion> {
     let mut versions = Vec::new();
     for local in server.aggregation.local.read().iter() {
         for (group, version) in &local.versions {
@@ -80,7 +80,7 @@ pub(super) fn local_versions(server: &Inner) -> Vec<LocalVersion> {
 }
 
 /// The groups that are served in this process, in discovery order.
-pub(super) fn groups(server: &Inner) -> Arc<[Group]> {
+pub(super) fn groups(server: &ServerParts) -> Arc<[Group]> {
     let own = server.catalog.groups();
     let local = local_versions(server);
     if local.is_empty() {
@@ -108,7 +108,7 @@ pub(super) fn groups(server: &Inner) -> Arc<[Group]> {
     groups.into()
 }
 
-fn serves(server: &Inner, group: &str, version: &str) -> bool {
+fn serves(server: &ServerParts, group: &str, version: &str) -> bool {
     let group = server.catalog.group(group);
     group.is_some_and(|group| group.version(version).is_some())
 }

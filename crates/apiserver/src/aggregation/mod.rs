@@ -24,15 +24,15 @@ use mizzen_value::Str;
 use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
-use crate::request::{RequestInfo, Target};
-use crate::server::Inner;
+use crate::request::{RequestInfo, RequestTarget};
+use crate::server::ServerParts;
 use crate::{Server, health};
 use api_services::{ApiService, ApiServiceCache};
 pub(crate) use documents::{group, groups, mark_stale, openapi_index, openapi_v2};
 use fetch::RemoteDocuments;
 use local::{LocalServer, local_server};
 pub(crate) use proxy::proxy_request;
-pub use upgrade::{Streams, UnreadStreams, join};
+pub use upgrade::{RequestStreams, UnreadStreams, join};
 
 /// The state of aggregated API servers.
 pub(crate) struct Aggregation {
@@ -71,11 +71,11 @@ pub(crate) enum OtherServer {
 }
 
 /// The aggregated server of a request, if there is one.
-pub(crate) fn other_server(server: &Inner, info: &RequestInfo) -> Option<OtherServer> {
+pub(crate) fn other_server(server: &ServerParts, info: &RequestInfo) -> Option<OtherServer> {
     let (group, version) = match info.target() {
-        Target::Resource(path) if path.unrouted => return None,
-        Target::Resource(path) => (path.group.as_str(), path.version.as_str()),
-        Target::Page(path) => {
+        RequestTarget::Resource(path) if path.unrouted => return None,
+        RequestTarget::Resource(path) => (path.group.as_str(), path.version.as_str()),
+        RequestTarget::NonResource(path) => {
             let mut parts = path.strip_prefix("/apis/")?.split('/');
             (parts.next()?, parts.next()?)
         }
@@ -84,12 +84,12 @@ pub(crate) fn other_server(server: &Inner, info: &RequestInfo) -> Option<OtherSe
 }
 
 /// The aggregated server of an OpenAPI document, if there is one.
-pub(crate) fn document_server(server: &Inner, name: &str) -> Option<OtherServer> {
+pub(crate) fn document_server(server: &ServerParts, name: &str) -> Option<OtherServer> {
     let (group, version) = name.strip_prefix("apis/")?.split_once('/')?;
     server_of_version(server, group, version)
 }
 
-fn server_of_version(server: &Inner, group: &str, version: &str) -> Option<OtherServer> {
+fn server_of_version(server: &ServerParts, group: &str, version: &str) -> Option<OtherServer> {
     let table = server.aggregation.configured.table(&server.registry);
     if let Some(entry) = table.remote(group, version) {
         return Some(OtherServer::Remote(entry));

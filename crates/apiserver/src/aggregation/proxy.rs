@@ -9,16 +9,20 @@ use tokio::time::timeout;
 
 use super::api_services::ApiService;
 use super::{hop_by_hop, upgrade};
-use crate::answer::{self, Answer, Body};
 use crate::outgoing::{SendError, whole};
 use crate::request::Request;
-use crate::server::Inner;
+use crate::response::{self, Body, Response};
+use crate::server::ServerParts;
 
 /// Kubernetes: the timeout of a discovery request (apiserver/pkg/util/proxy/proxy.go).
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Proxies a request. The user is in headers, which the other server trusts because of our client certificate.
-pub(crate) async fn proxy_request(server: &Inner, request: &Request, entry: &ApiService) -> Answer {
+pub(crate) async fn proxy_request(
+    server: &ServerParts,
+    request: &Request,
+    entry: &ApiService,
+) -> Response {
     if !entry.available {
         return unavailable();
     }
@@ -57,7 +61,7 @@ pub(crate) async fn proxy_request(server: &Inner, request: &Request, entry: &Api
             }
             hop_by_hop::strip(&mut head.headers);
             head.version = http::Version::default();
-            Answer::from_parts(head, Body::relay(body))
+            Response::from_parts(head, Body::relay(body))
         }
         Err(error) => unreachable(error),
     }
@@ -133,16 +137,16 @@ pub(super) fn set_auth_proxy_headers(
     Ok(())
 }
 
-fn unavailable() -> Answer {
+fn unavailable() -> Response {
     plain(503, "service unavailable")
 }
 
-fn unreachable(SendError(why): SendError) -> Answer {
+fn unreachable(SendError(why): SendError) -> Response {
     plain(503, &format!("error trying to reach service: {why}"))
 }
 
-fn plain(code: u16, text: &str) -> Answer {
-    answer::text(code, format!("{text}\n"))
+fn plain(code: u16, text: &str) -> Response {
+    response::text(code, format!("{text}\n"))
 }
 
 #[cfg(test)]

@@ -3,23 +3,23 @@
 use parking_lot::Mutex;
 use std::time::Duration;
 
-use http::{Response, header};
+use http::header;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::time::timeout;
 
-use crate::answer::{Answer, Body};
 use crate::audit::AuditRecord;
 use crate::outgoing::Outgoing;
+use crate::response::{Body, Response};
 
 /// How long closing a connection may take.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// The unread body and the upgrade of a request, until they are taken.
 #[derive(Default)]
-pub struct Streams(Mutex<Option<UnreadStreams>>);
+pub struct RequestStreams(Mutex<Option<UnreadStreams>>);
 
 /// An unread body, and the connection after an upgrade.
 pub struct UnreadStreams {
@@ -29,9 +29,9 @@ pub struct UnreadStreams {
     pub upgrade: Option<OnUpgrade>,
 }
 
-impl Streams {
-    pub(crate) fn new(body: Outgoing, upgrade: Option<OnUpgrade>) -> Streams {
-        Streams(Mutex::new(Some(UnreadStreams { body, upgrade })))
+impl RequestStreams {
+    pub(crate) fn new(body: Outgoing, upgrade: Option<OnUpgrade>) -> RequestStreams {
+        RequestStreams(Mutex::new(Some(UnreadStreams { body, upgrade })))
     }
 
     /// Takes them. `None` the second time, or if the body has been read.
@@ -44,11 +44,11 @@ impl Streams {
 
 /// (apimachinery/pkg/util/proxy/upgradeaware.go).
 pub fn join(
-    response: Response<Incoming>,
+    response: http::Response<Incoming>,
     client: Option<OnUpgrade>,
     record: AuditRecord,
-) -> Answer {
-    let mut answer = Answer::new(Body::from(""));
+) -> Response {
+    let mut answer = Response::new(Body::from(""));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();
     answer.headers_mut().remove(header::CONTENT_LENGTH);

@@ -7,8 +7,8 @@ use mizzen_object::{GroupVersionKind, proto};
 use mizzen_value::{Value, json, yaml};
 
 use super::policy::PolicyDecision;
-use crate::answer::{Answer, Body, Encoding, Text};
-use crate::types::Types;
+use crate::response::{AuditJson, Body, Response, ResponseEncoding};
+use crate::types::MetaSchemas;
 
 /// The request object, with defaults, as upstream has it.
 pub(super) fn request_object(
@@ -43,7 +43,7 @@ pub(super) fn patch(patch: &Bytes) -> Option<Bytes> {
 }
 
 /// The Status of a response; `null` if it is another object.
-pub(super) fn response_status(types: &Types, answer: &Answer) -> Value {
+pub(super) fn response_status(types: &MetaSchemas, answer: &Response) -> Value {
     let Some(body) = answer.body().whole() else {
         return Value::Null;
     };
@@ -70,7 +70,7 @@ const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-fn media_type(answer: &Answer) -> &str {
+fn media_type(answer: &Response) -> &str {
     answer
         .headers()
         .get(CONTENT_TYPE)
@@ -79,7 +79,7 @@ fn media_type(answer: &Answer) -> &str {
 }
 
 /// The response object. A body without `kind` is not one.
-pub(super) fn response_object(answer: &mut Answer, decision: PolicyDecision) -> Option<Bytes> {
+pub(super) fn response_object(answer: &mut Response, decision: PolicyDecision) -> Option<Bytes> {
     let text = response_json(answer)?;
     let text = text.slice(..text.trim_ascii_end().len());
     if !text.starts_with(b"{\"kind\":") && !text.starts_with(b"{\"apiVersion\":") {
@@ -94,11 +94,11 @@ pub(super) fn response_object(answer: &mut Answer, decision: PolicyDecision) -> 
 }
 
 /// The JSON of a response: its body, or the text kept beside it.
-fn response_json(answer: &mut Answer) -> Option<Bytes> {
-    if let Some(Text(text)) = answer.extensions_mut().remove() {
+fn response_json(answer: &mut Response) -> Option<Bytes> {
+    if let Some(AuditJson(text)) = answer.extensions_mut().remove() {
         return Some(text);
     }
-    if media_type(answer) != Encoding::Json.media_type() || answer.body().is_stream() {
+    if media_type(answer) != ResponseEncoding::Json.media_type() || answer.body().is_stream() {
         return None;
     }
     let bytes = std::mem::replace(answer.body_mut(), Body::from("")).into_bytes()?;

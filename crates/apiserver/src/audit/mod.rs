@@ -31,10 +31,10 @@ use mizzen_registry::Registry;
 use mizzen_value::json;
 use tokio::time::Instant;
 
-use crate::answer::{self, Answer};
 use crate::authorization::escape_html;
 use crate::request::Request;
-use crate::server::Inner;
+use crate::response::{self, Response};
+use crate::server::ServerParts;
 use counters::AuditMetrics;
 use sink::AuditSink;
 
@@ -98,11 +98,11 @@ impl Audit {
 /// says whether the request is authenticated. The response is for a request that must be rejected
 /// because its event could not be stored.
 pub(crate) async fn begin_record(
-    server: &Arc<Inner>,
+    server: &Arc<ServerParts>,
     request: &mut Request,
     known: bool,
     started: Instant,
-) -> Option<Answer> {
+) -> Option<Response> {
     request.record = AuditRecord::new(&server.audit, request, known, started);
     if request.record.record_received().await {
         return None;
@@ -111,5 +111,5 @@ pub(crate) async fn begin_record(
     request.record.discard();
     let uri = json::quote(&request.uri.to_string());
     let text = format!("Internal Server Error: {uri}: failed to store audit event");
-    Some(answer::text(500, format!("{}\n", escape_html(&text))))
+    Some(response::text(500, format!("{}\n", escape_html(&text))))
 }

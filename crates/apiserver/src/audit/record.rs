@@ -19,11 +19,11 @@ use super::event::{AuditEvent, ObjectReference, ResponseStatus, StagedEvent};
 use super::latency::{Latencies, Layer};
 use super::policy::{AuditLevel, AuditStage, PolicyDecision};
 use super::{Audit, capture, source};
-use crate::answer::{Answer, Body};
 use crate::authorization::request::request_attributes;
-use crate::authorization::{Attributes, Target};
+use crate::authorization::{Attributes, AttributesTarget};
 use crate::request::Request;
-use crate::types::Types;
+use crate::response::{Body, Response};
+use crate::types::MetaSchemas;
 
 /// The record of a request, if it is audited. Cheap to clone: every part of the server that works
 /// for the request holds it.
@@ -203,7 +203,11 @@ impl AuditRecord {
 
     /// Records the response and emits the stages that are reached: all, unless the response is a
     /// stream.
-    pub(crate) async fn record_response(&self, types: &Types, mut answer: Answer) -> Answer {
+    pub(crate) async fn record_response(
+        &self,
+        types: &MetaSchemas,
+        mut answer: Response,
+    ) -> Response {
         let Some(open) = self.open() else {
             return answer;
         };
@@ -383,8 +387,8 @@ impl AuditEvent {
         received: Moment,
     ) -> AuditEvent {
         let object = match attributes.target {
-            Target::Page(_) => None,
-            Target::Resource(resource) => Some(ObjectReference {
+            AttributesTarget::NonResource(_) => None,
+            AttributesTarget::Resource(resource) => Some(ObjectReference {
                 resource: resource.resource.into(),
                 namespace: resource.namespace.into(),
                 name: resource.name.into(),

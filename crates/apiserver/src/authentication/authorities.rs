@@ -22,12 +22,12 @@ use tokio_rustls::rustls::{DistinguishedName, Error};
 
 use super::certificate::CertificateSubject;
 use super::certificate_pool::{CertificatePool, validity};
-use super::{Peer, ProxyHeaders};
+use super::{ClientIdentity, ProxyHeaders};
 use crate::listen::Identify;
 
 /// The trusted authorities.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Trusted {
+pub struct TrustedAuthorities {
     /// Client authorities, as PEM.
     pub clients: String,
     /// Front proxy authorities, as PEM.
@@ -58,7 +58,7 @@ struct AuthorityPools {
 
 impl Authorities {
     /// Trusts these authorities until they are replaced.
-    pub fn new(registry: &Registry, trusted: &Trusted) -> Arc<Authorities> {
+    pub fn new(registry: &Registry, trusted: &TrustedAuthorities) -> Arc<Authorities> {
         let (registry, provider) = (registry.clone(), ring::default_provider());
         let authorities = Authorities {
             registry,
@@ -71,7 +71,7 @@ impl Authorities {
     }
 
     /// Replaces all authorities.
-    pub fn replace(&self, trusted: &Trusted) {
+    pub fn replace(&self, trusted: &TrustedAuthorities) {
         let mut current = self.current.write();
         let (clients, front_proxies) = (
             CertificatePool::from_pem(&trusted.clients),
@@ -115,7 +115,7 @@ impl Authorities {
     }
 
     /// The identity of a client now. The chain is its own certificate, then intermediates.
-    pub fn peer(&self, chain: &[CertificateDer]) -> Peer {
+    pub fn peer(&self, chain: &[CertificateDer]) -> ClientIdentity {
         self.current().peer(chain, self.registry.now())
     }
 
@@ -125,7 +125,7 @@ impl Authorities {
         Arc::new(move |chain| {
             let (authorities, chain, verification) =
                 (authorities.clone(), chain.into(), Mutex::default());
-            Peer::Certified(Certified(Arc::new(PresentedCertificate {
+            ClientIdentity::Certified(Certified(Arc::new(PresentedCertificate {
                 authorities,
                 chain,
                 verification,
@@ -135,21 +135,21 @@ impl Authorities {
 }
 
 impl AuthorityPools {
-    fn peer(&self, chain: &[CertificateDer], now: i64) -> Peer {
+    fn peer(&self, chain: &[CertificateDer], now: i64) -> ClientIdentity {
         let Some(subject) = chain
             .first()
             .and_then(|own| CertificateSubject::from_der(own))
         else {
-            return Peer::Impostor;
+            return ClientIdentity::InvalidCertificate;
         };
         let user = subject.user.filter(|user| !user.name.is_empty());
         let user = user.filter(|_| self.clients.verifies(chain, now));
         let may_speak =
             self.allowed.is_empty() || self.allowed.iter().any(|name| *name == subject.name);
         if may_speak && self.front_proxies.verifies(chain, now) {
-            return Peer::FrontProxy(user);
+            return ClientIdentity::FrontProxy(user);
         }
-        user.map_or(Peer::Impostor, Peer::User)
+        user.map_or(ClientIdentity::InvalidCertificate, ClientIdentity::User)
     }
 
     /// The period around `now` in which the same certificates are valid.
@@ -182,14 +182,14 @@ struct PresentedCertificate {
 /// The result of the last verification. It is valid until the authorities change, or a certificate
 /// of the chain or of an authority becomes valid or expires.
 struct CachedVerification {
-    peer: Peer,
+    peer: ClientIdentity,
     valid: Range<i64>,
     generation: u64,
 }
 
 impl Certified {
     /// The identity now.
-    pub(super) fn peer(&self) -> Peer {
+    pub(super) fn peer(&self) -> ClientIdentity {
         let PresentedCertificate {
             authorities,
             chain,
@@ -274,7 +274,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::seams::{SystemRandom, WallClock};
+    use crate::clock::{SystemRandom, WallClock};
 
     /// A clock that shows what a test sets.
     #[derive(Default)]
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    fn authorities(trusted: &Trusted) -> Arc<Authorities> {
+    fn authorities(trusted: &TrustedAuthorities) -> Arc<Authorities> {
         let store = Store::in_memory(Default::default());
         Authorities::new(
             &Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom)),
@@ -331,8 +331,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_user(peer: Peer, expected: &str) {
-        let Peer::User(user) = peer else {
+    fn check_user(peer: ClientIdentity, expected: &str) {
+        let ClientIdentity::User(user) = peer else {
             panic!("{peer:?}")
         };
         assert_eq!(user.name, expected);
@@ -357,10 +357,10 @@ mod tests {
             named("for-clients") + &named("for-clients"),
             named("for-proxies"),
         );
-        let known = authorities(&Trusted {
+        let known = authorities(&TrustedAuthorities {
             clients,
             front_proxies,
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         });
         let names = shown(&known);
         assert_eq!(names.len(), 2, "{names:?}");
@@ -369,66 +369,75 @@ mod tests {
             "{names:?}"
         );
         assert_eq!(names[0].as_bytes()[0], 0x30, "a name is a whole SEQUENCE");
-        known.replace(&Trusted {
+        known.replace(&TrustedAuthorities {
             clients: named("other"),
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         });
         assert!(shown(&known)[0].ends_with("other"));
-        known.replace(&Trusted::default());
+        known.replace(&TrustedAuthorities::default());
         assert!(shown(&known).is_empty());
     }
 
     #[test]
     fn the_signing_authority_decides_the_identity() {
         let (clients, front_proxies, others) = (authority(), authority(), authority());
-        let known = authorities(&Trusted {
+        let known = authorities(&TrustedAuthorities {
             clients: clients.pem.clone(),
             front_proxies: front_proxies.pem.clone(),
             allowed: vec!["proxy".into()],
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         });
         assert_eq!(
             known.peer(&front_proxies.sign("proxy")),
-            Peer::FrontProxy(None)
+            ClientIdentity::FrontProxy(None)
         );
-        assert_eq!(known.peer(&front_proxies.sign("jane")), Peer::Impostor);
-        assert_eq!(known.peer(&others.sign("proxy")), Peer::Impostor);
+        assert_eq!(
+            known.peer(&front_proxies.sign("jane")),
+            ClientIdentity::InvalidCertificate
+        );
+        assert_eq!(
+            known.peer(&others.sign("proxy")),
+            ClientIdentity::InvalidCertificate
+        );
         check_user(known.peer(&clients.sign("proxy")), "proxy");
         assert_eq!(
             known.peer(&[CertificateDer::from(b"rubbish".as_slice())]),
-            Peer::Impostor
+            ClientIdentity::InvalidCertificate
         );
-        assert_eq!(known.peer(&clients.sign("")), Peer::Impostor);
-        assert_eq!(known.peer(&[]), Peer::Impostor);
+        assert_eq!(
+            known.peer(&clients.sign("")),
+            ClientIdentity::InvalidCertificate
+        );
+        assert_eq!(known.peer(&[]), ClientIdentity::InvalidCertificate);
     }
 
     #[test]
     fn a_connection_outlives_trust_and_its_requests_do_not() {
         let (old, new) = (authority(), authority());
-        let trusting = |authorities: &[&Authority]| Trusted {
+        let trusting = |authorities: &[&Authority]| TrustedAuthorities {
             clients: authorities
                 .iter()
                 .map(|authority| authority.pem.as_str())
                 .collect(),
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         };
         let known = authorities(&trusting(&[&old]));
         let (jane, joe) = (old.sign("jane"), new.sign("joe"));
         let connection = known.identify()(&jane);
         let claimed = || match &connection {
-            Peer::Certified(certified) => certified.peer(),
+            ClientIdentity::Certified(certified) => certified.peer(),
             other => panic!("{other:?}"),
         };
         check_user(claimed(), "jane");
-        assert_eq!(known.peer(&joe), Peer::Impostor);
+        assert_eq!(known.peer(&joe), ClientIdentity::InvalidCertificate);
         known.replace(&trusting(&[&old, &new]));
         check_user(claimed(), "jane");
         check_user(known.peer(&joe), "joe");
         known.replace(&trusting(&[&new]));
-        assert_eq!(claimed(), Peer::Impostor);
+        assert_eq!(claimed(), ClientIdentity::InvalidCertificate);
         check_user(known.peer(&joe), "joe");
-        known.replace(&Trusted::default());
-        assert_eq!(known.peer(&joe), Peer::Impostor);
+        known.replace(&TrustedAuthorities::default());
+        assert_eq!(known.peer(&joe), ClientIdentity::InvalidCertificate);
     }
 
     #[test]
@@ -438,16 +447,16 @@ mod tests {
         let (authority, clock) = (authority(), Arc::new(SetClock::default()));
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, clock.clone(), Arc::new(SystemRandom));
-        let trusted = Trusted {
+        let trusted = TrustedAuthorities {
             clients: authority.pem.clone(),
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         };
         let mut params = CertificateParams::default();
         (params.not_before, params.not_after) =
             (date_time_ymd(2030, 1, 1), date_time_ymd(2030, 1, 2));
         let jane = authority.sign_with("jane", params);
         let known = Authorities::new(&registry, &trusted);
-        let Peer::Certified(connection) = known.identify()(&jane) else {
+        let ClientIdentity::Certified(connection) = known.identify()(&jane) else {
             panic!("no certificate")
         };
         for (now, expected) in [
@@ -461,7 +470,7 @@ mod tests {
         ] {
             clock.0.store(now, Ordering::Relaxed);
             assert_eq!(
-                matches!(connection.peer(), Peer::User(_)),
+                matches!(connection.peer(), ClientIdentity::User(_)),
                 expected,
                 "{now}"
             );
@@ -472,14 +481,14 @@ mod tests {
     fn one_authority_may_be_for_both() {
         let both = authority();
         let (clients, front_proxies) = (both.pem.clone(), both.pem.clone());
-        let known = authorities(&Trusted {
+        let known = authorities(&TrustedAuthorities {
             clients,
             front_proxies,
             allowed: vec!["proxy".into()],
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         });
         check_user(known.peer(&both.sign("jane")), "jane");
-        let Peer::FrontProxy(Some(own)) = known.peer(&both.sign("proxy")) else {
+        let ClientIdentity::FrontProxy(Some(own)) = known.peer(&both.sign("proxy")) else {
             panic!("no front proxy")
         };
         assert_eq!(own.name, "proxy");
@@ -497,19 +506,19 @@ mod tests {
             issuer: Issuer::new(params, key),
             pem: String::new(),
         };
-        let known = authorities(&Trusted {
+        let known = authorities(&TrustedAuthorities {
             clients: root.pem.clone(),
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         });
         let [jane] = branch.sign("jane");
         let (alone, whole) = ([jane.clone()], [jane, between]);
-        assert_eq!(known.peer(&alone), Peer::Impostor);
+        assert_eq!(known.peer(&alone), ClientIdentity::InvalidCertificate);
         check_user(known.peer(&whole), "jane");
-        let Peer::Certified(connection) = known.identify()(&whole) else {
+        let ClientIdentity::Certified(connection) = known.identify()(&whole) else {
             panic!("no certificate")
         };
         check_user(connection.peer(), "jane");
-        known.replace(&Trusted::default());
-        assert_eq!(connection.peer(), Peer::Impostor);
+        known.replace(&TrustedAuthorities::default());
+        assert_eq!(connection.peer(), ClientIdentity::InvalidCertificate);
     }
 }

@@ -7,13 +7,13 @@ use mizzen_registry::Key;
 use mizzen_value::{Str, Value, time};
 
 use super::secret::is_same;
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// The group of every bootstrap token.
 const GROUP: &str = "system:bootstrappers";
 
 /// The user of a bootstrap token; none if it is not one, or invalid.
-pub(super) fn authenticate_bootstrap_token(server: &Inner, token: &str) -> Option<User> {
+pub(super) fn authenticate_bootstrap_token(server: &ServerParts, token: &str) -> Option<User> {
     let token = BootstrapToken::parse(token)?;
     let resource = server.catalog.get("", "v1", "secrets")?;
     let key = Key::new("kube-system", &format!("bootstrap-token-{}", token.id));

@@ -26,20 +26,20 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use mizzen_metrics::Families;
-use mizzen_object::{Status, User, in_one};
-use mizzen_registry::Future;
+use mizzen_object::{Status, User, aggregate};
+use mizzen_registry::BoxFuture;
 use mizzen_value::Str;
 use tokio::time::Instant;
 
 use crate::header;
 use crate::metrics::AuthenticationOutcome;
-use crate::server::Inner;
+use crate::server::ServerParts;
 use crate::token;
 pub use anonymous::Anonymous;
 pub(crate) use anonymous::Unauthenticated;
-pub use authorities::{Authorities, Certified, Trusted};
+pub use authorities::{Authorities, Certified, TrustedAuthorities};
 pub use oidc::{AuthenticationConfiguration, Issuers};
-pub use peer::Peer;
+pub use peer::ClientIdentity;
 pub(crate) use peer::{PeerClaim, RequestOrigin};
 pub use proxy_headers::ProxyHeaders;
 pub use static_token::{StaticTokens, TokenFileError, TokenFileWarning};
@@ -69,7 +69,7 @@ pub trait Authenticator: Debug + Send + Sync {
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
-    ) -> Future<'a, AuthenticationResult>;
+    ) -> BoxFuture<'a, AuthenticationResult>;
 
     /// Adds its series to a scrape of the server's metrics.
     fn collect(&self, out: &mut Families) {
@@ -110,7 +110,7 @@ impl AuthenticatedToken {
 
 /// The user of a request that started at `started`; 401 if there is none.
 pub(crate) async fn authenticate(
-    server: &Inner,
+    server: &ServerParts,
     claim: PeerClaim,
     path: &str,
     headers: &mut HeaderMap,
@@ -131,7 +131,7 @@ pub(crate) async fn authenticate(
 }
 
 async fn identify_user(
-    server: &Inner,
+    server: &ServerParts,
     claim: PeerClaim,
     path: &str,
     headers: &mut HeaderMap,
@@ -174,7 +174,7 @@ async fn identify_user(
 }
 
 /// Authenticates a token that is shown to the server itself.
-async fn authenticate_own_token(server: &Inner, token: &str) -> Result<User, String> {
+async fn authenticate_own_token(server: &ServerParts, token: &str) -> Result<User, String> {
     let audiences = server.options.service_accounts.audiences();
     authenticate_token(server, token, audiences)
         .await
@@ -183,7 +183,7 @@ async fn authenticate_own_token(server: &Inner, token: &str) -> Result<User, Str
 
 /// Authenticates a token that must be for at least one of the `audiences`. The error is for logs.
 pub(crate) async fn authenticate_token(
-    server: &Inner,
+    server: &ServerParts,
     token: &str,
     audiences: &[Str],
 ) -> Result<AuthenticatedToken, String> {
@@ -210,7 +210,7 @@ pub(crate) async fn authenticate_token(
             user: token.user.authenticated(),
             ..token
         })
-        .ok_or_else(|| in_one(problems).unwrap_or_default())
+        .ok_or_else(|| aggregate(problems).unwrap_or_default())
 }
 
 fn unwrap_result(

@@ -15,16 +15,16 @@ use mizzen_value::percent::decode;
 
 /// The identity of a client by its certificate.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum Peer {
+pub enum ClientIdentity {
     /// The client has no certificate.
     #[default]
-    Stranger,
+    NoCertificate,
     /// A user.
     User(User),
     /// A front proxy, and the user of its own requests, if its certificate names one.
     FrontProxy(Option<User>),
     /// The certificate is not signed by a trusted authority.
-    Impostor,
+    InvalidCertificate,
     /// The certificate is verified with each request.
     Certified(Certified),
 }
@@ -50,15 +50,15 @@ pub(crate) struct RequestOrigin {
     pub address: Option<IpAddr>,
 }
 
-impl Peer {
+impl ClientIdentity {
     /// The claim of a request on this connection.
     pub(crate) fn claim(&self) -> PeerClaim {
         match self {
-            Peer::Stranger => PeerClaim::None,
-            Peer::Impostor => PeerClaim::Failed,
-            Peer::User(user) => PeerClaim::Authenticated(user.clone()),
-            Peer::FrontProxy(own) => PeerClaim::FrontProxy(own.clone()),
-            Peer::Certified(certified) => certified.peer().claim(),
+            ClientIdentity::NoCertificate => PeerClaim::None,
+            ClientIdentity::InvalidCertificate => PeerClaim::Failed,
+            ClientIdentity::User(user) => PeerClaim::Authenticated(user.clone()),
+            ClientIdentity::FrontProxy(own) => PeerClaim::FrontProxy(own.clone()),
+            ClientIdentity::Certified(certified) => certified.peer().claim(),
         }
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(peer: Peer, name: &str, expected: PeerClaim) {
+    fn check(peer: ClientIdentity, name: &str, expected: PeerClaim) {
         let headers = HeaderMap::from_iter([(
             http::HeaderName::from_static("x-remote-user"),
             name.parse().unwrap(),
@@ -143,11 +143,11 @@ mod tests {
                 ..User::component("jane")
             })
         };
-        check(Peer::FrontProxy(None), "jane", jane());
-        check(Peer::FrontProxy(Some(own())), "jane", jane());
-        check(Peer::FrontProxy(None), "", PeerClaim::Failed);
+        check(ClientIdentity::FrontProxy(None), "jane", jane());
+        check(ClientIdentity::FrontProxy(Some(own())), "jane", jane());
+        check(ClientIdentity::FrontProxy(None), "", PeerClaim::Failed);
         check(
-            Peer::FrontProxy(Some(own())),
+            ClientIdentity::FrontProxy(Some(own())),
             "",
             PeerClaim::Authenticated(own()),
         );
@@ -155,10 +155,14 @@ mod tests {
 
     #[test]
     fn proxy_headers_of_other_clients_are_ignored() {
-        check(Peer::Stranger, "jane", PeerClaim::None);
-        check(Peer::Impostor, "jane", PeerClaim::Failed);
+        check(ClientIdentity::NoCertificate, "jane", PeerClaim::None);
         check(
-            Peer::User(User::component("joe")),
+            ClientIdentity::InvalidCertificate,
+            "jane",
+            PeerClaim::Failed,
+        );
+        check(
+            ClientIdentity::User(User::component("joe")),
             "jane",
             PeerClaim::Authenticated(User::component("joe")),
         );

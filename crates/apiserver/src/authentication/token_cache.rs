@@ -130,13 +130,13 @@ mod tests {
     use mizzen_registry::Store;
 
     use super::*;
-    use crate::seams::{Counter, VirtualClock};
+    use crate::clock::{CountingRandom, VirtualClock};
     use mizzen_object::User;
 
     fn cache(seconds: u64) -> TokenCache {
         let clock = Arc::new(VirtualClock::starting_at(0));
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, clock, Arc::new(Counter::default()));
+        let registry = Registry::new(store, clock, Arc::new(CountingRandom::default()));
         TokenCache::new(&registry, Duration::from_secs(seconds))
     }
 

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_metrics::Families;
-use mizzen_registry::{Future, Registry};
+use mizzen_registry::{BoxFuture, Registry};
 use mizzen_value::{Str, Value, json, value};
 use tokio::time::timeout;
 
 use super::{AuthenticatedToken, AuthenticationResult, Authenticator, TokenCache};
 use crate::delegate::{WebhookKubeconfig, WebhookKubeconfigError, reviewed_user};
-use crate::outgoing::Remote;
+use crate::outgoing::KubeconfigWebhook;
 
 /// Kubernetes: the time limit of all attempts together (token/cache/cached_token_authenticator.go).
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ pub struct WebhookOptions {
 /// A token webhook.
 pub struct TokenWebhook {
     registry: Registry,
-    remote: Remote,
+    remote: KubeconfigWebhook,
     options: WebhookOptions,
     cache: TokenCache,
 }
@@ -60,7 +60,7 @@ impl TokenWebhook {
     ) -> Result<TokenWebhook, WebhookKubeconfigError> {
         Ok(TokenWebhook {
             registry: registry.clone(),
-            remote: Remote::silent(&WebhookKubeconfig::load(file)?, registry),
+            remote: KubeconfigWebhook::without_timeout(&WebhookKubeconfig::load(file)?, registry),
             cache: TokenCache::new(registry, options.cache_ttl),
             options,
         })
@@ -148,7 +148,7 @@ impl Authenticator for TokenWebhook {
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
-    ) -> Future<'a, AuthenticationResult> {
+    ) -> BoxFuture<'a, AuthenticationResult> {
         Box::pin(
             self.cache
                 .get_or_fetch(token, audiences, self.review(token, audiences)),

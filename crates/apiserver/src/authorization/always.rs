@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use mizzen_object::User;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 
-use super::{Attributes, Authorizer, Decision, PolicyRule, Reason, RuleSet};
+use super::{Attributes, Authorizer, Decision, DecisionReason, PolicyRule, RuleSet};
 
 /// Allows everything.
 #[derive(Debug)]
@@ -17,8 +17,10 @@ pub(super) struct AlwaysAllow;
 pub(super) struct AlwaysDeny;
 
 impl Authorizer for AlwaysAllow {
-    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> Future<'a, Decision> {
-        Box::pin(std::future::ready(Decision::Allow(Reason::default())))
+    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
+        Box::pin(std::future::ready(Decision::Allow(
+            DecisionReason::default(),
+        )))
     }
 
     fn rules(&self, _: &User, _: &str) -> RuleSet {
@@ -31,10 +33,10 @@ impl Authorizer for AlwaysAllow {
 }
 
 impl Authorizer for AlwaysDeny {
-    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> Future<'a, Decision> {
-        Box::pin(std::future::ready(Decision::NoOpinion(Reason::new(
-            "Everything is forbidden.",
-        ))))
+    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
+        Box::pin(std::future::ready(Decision::NoOpinion(
+            DecisionReason::new("Everything is forbidden."),
+        )))
     }
 
     fn rules(&self, _: &User, _: &str) -> RuleSet {

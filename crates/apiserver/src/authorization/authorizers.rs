@@ -4,9 +4,9 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 
 use super::metrics::Decisions;
-use super::{Attributes, Authorizer, Decision, Reason, RuleSet};
+use super::{Attributes, Authorizer, Decision, DecisionReason, RuleSet};
 use mizzen_object::User;
-use mizzen_object::in_one;
+use mizzen_object::aggregate;
 
 /// The authorizers, replaceable while the server runs.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Authorizers {
     /// The first decision. If no authorizer has an opinion, the result has all reasons and errors.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.is_master() {
-            return Decision::Allow(Reason::default());
+            return Decision::Allow(DecisionReason::default());
         }
         let mut reasons = Vec::new();
         for asked in &*self.current() {
@@ -71,14 +71,14 @@ impl Authorizers {
         let texts: Vec<String> = reasons
             .iter()
             .filter(|reason| reason.text.is_some())
-            .map(Reason::to_string)
+            .map(DecisionReason::to_string)
             .collect();
         let problems = reasons
             .iter()
-            .filter_map(Reason::problem)
+            .filter_map(DecisionReason::problem)
             .map(str::to_owned);
-        let reason = Reason::from(texts.join("\n"));
-        Decision::NoOpinion(match in_one(problems) {
+        let reason = DecisionReason::from(texts.join("\n"));
+        Decision::NoOpinion(match aggregate(problems) {
             Some(problem) => reason.with_problem(problem),
             None => reason,
         })

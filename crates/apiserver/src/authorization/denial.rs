@@ -6,9 +6,9 @@ use http::Uri;
 use mizzen_object::{GroupResource, Status};
 use mizzen_value::json::quote;
 
-use super::{Attributes, Resource, Target};
-use crate::answer::{self, Answer};
+use super::{Attributes, AttributesTarget, ResourceAttributes};
 use crate::request::Request;
+use crate::response::{self, Response};
 
 /// Why a request is not authorized.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ impl AuthorizationError {
     pub(crate) fn into_response(
         self,
         request: &Request,
-        refuse: impl FnOnce(&Status) -> Answer,
-    ) -> Answer {
+        refuse: impl FnOnce(&Status) -> Response,
+    ) -> Response {
         match self {
             AuthorizationError::Forbidden(status) => refuse(&status),
             AuthorizationError::Failed(problem) => internal_error(&request.uri, problem),
@@ -35,10 +35,10 @@ impl AuthorizationError {
 }
 
 /// 500 in plain text, for errors before a handler is found.
-pub(crate) fn internal_error(uri: &Uri, problem: impl Display) -> Answer {
+pub(crate) fn internal_error(uri: &Uri, problem: impl Display) -> Response {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let text = format!("Internal Server Error: {}: {problem}\n", quote(path));
-    answer::text(500, escape_html(&text))
+    response::text(500, escape_html(&text))
 }
 
 /// 403 with the denied action, and the reason if there is one.
@@ -48,14 +48,14 @@ pub(crate) fn forbidden(attributes: &Attributes, reason: &str) -> Status {
         why = format!("{why}: {reason}");
     }
     match attributes.target {
-        Target::Page(_) => {
+        AttributesTarget::NonResource(_) => {
             let message = format!("forbidden: {why}");
             Status {
                 details: Some(Box::default()),
                 ..Status::failure(403, "Forbidden", message)
             }
         }
-        Target::Resource(Resource {
+        AttributesTarget::Resource(ResourceAttributes {
             group,
             resource,
             name,
@@ -75,8 +75,10 @@ impl Attributes<'_> {
     fn denied_action(&self) -> String {
         let (user, verb) = (quote(&self.user.name), self.verb);
         let text = match self.target {
-            Target::Page(path) => format!("User {user} cannot {verb} path {}", quote(path)),
-            Target::Resource(Resource {
+            AttributesTarget::NonResource(path) => {
+                format!("User {user} cannot {verb} path {}", quote(path))
+            }
+            AttributesTarget::Resource(ResourceAttributes {
                 group,
                 resource,
                 subresource,
@@ -114,7 +116,7 @@ mod tests {
     use crate::User;
 
     #[track_caller]
-    fn check(verb: &str, target: Target, reason: &str, expected: &str) {
+    fn check(verb: &str, target: AttributesTarget, reason: &str, expected: &str) {
         let user = User {
             name: "jane".into(),
             ..User::default()
@@ -135,46 +137,46 @@ mod tests {
 
     #[test]
     fn a_denial_names_user_verb_resource_and_namespace() {
-        let pods = Resource {
+        let pods = ResourceAttributes {
             resource: "pods",
             namespace: "y",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check(
             "list",
-            Target::Resource(pods),
+            AttributesTarget::Resource(pods),
             "",
             r#"pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "y""#,
         );
-        let scale = Resource {
+        let scale = ResourceAttributes {
             group: "apps",
             resource: "deployments",
             subresource: "scale",
             name: "d",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check(
             "get",
-            Target::Resource(scale),
+            AttributesTarget::Resource(scale),
             "RBAC: no",
             r#"deployments.apps "d" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" at the cluster scope: RBAC: no"#,
         );
-        let nothing = Resource {
+        let nothing = ResourceAttributes {
             group: "apps",
             resource: "",
             name: "y",
             namespace: "x",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check(
             "get",
-            Target::Resource(nothing),
+            AttributesTarget::Resource(nothing),
             "",
             r#".apps "y" is forbidden: User "jane" cannot get resource "" in API group "apps" in the namespace "x""#,
         );
         check(
             "get",
-            Target::Page("/metrics"),
+            AttributesTarget::NonResource("/metrics"),
             "",
             r#"forbidden: User "jane" cannot get path "/metrics""#,
         );
@@ -184,7 +186,7 @@ mod tests {
     fn a_refusal_is_no_html() {
         check(
             "get",
-            Target::Page("/<a>"),
+            AttributesTarget::NonResource("/<a>"),
             "",
             r#"forbidden: User "jane" cannot get path "/&lt;a&gt;""#,
         );

@@ -8,15 +8,15 @@ use mizzen_value::Value;
 use mizzen_value::json::quote;
 
 use super::rbac::{PolicyRule, quote_list};
-use super::{Attributes, Resource, Target};
-use crate::verbs::{Call, check_key};
+use super::{Attributes, AttributesTarget, ResourceAttributes};
+use crate::verbs::{ResourceCall, check_key};
 
 /// The API group of RBAC.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Checks a write of a role or binding; other resources pass.
 pub(crate) async fn check_escalation(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     old: Option<&Value>,
     new: &Value,
 ) -> Result<(), Status> {
@@ -30,7 +30,11 @@ pub(crate) async fn check_escalation(
     }
 }
 
-async fn check_role(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+async fn check_role(
+    call: &ResourceCall<'_>,
+    old: Option<&Value>,
+    new: &Value,
+) -> Result<(), Status> {
     if is_allowed(call, "escalate", &call.path.resource, &call.path.name).await
         || is_cleanup(old, new)
     {
@@ -56,7 +60,11 @@ async fn check_role(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result
     Ok(())
 }
 
-async fn check_binding(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+async fn check_binding(
+    call: &ResourceCall<'_>,
+    old: Option<&Value>,
+    new: &Value,
+) -> Result<(), Status> {
     let reference = &new["roleRef"];
     let (kind, name) = (reference["kind"].str(), reference["name"].str());
     let plural = match kind {
@@ -73,7 +81,7 @@ async fn check_binding(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Res
 
 /// The rules of the role that a binding references.
 fn referenced_rules(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     plural: &str,
     reference: &Value,
 ) -> Result<Arc<[Arc<PolicyRule>]>, Status> {
@@ -94,21 +102,21 @@ fn referenced_rules(
     // (registry/generic/registry/store.go).
     let rules = call
         .server
-        .access
+        .authorization
         .rbac
         .as_ref()
         .and_then(|rbac| rbac.role_rules(reference, namespace));
     rules.ok_or_else(|| Status::not_found(&call.resource.kind().resource(), name))
 }
 
-async fn is_allowed(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> bool {
-    let target = Target::Resource(Resource {
+async fn is_allowed(call: &ResourceCall<'_>, verb: &str, resource: &str, name: &str) -> bool {
+    let target = AttributesTarget::Resource(ResourceAttributes {
         group: GROUP,
         version: "*",
         resource,
         namespace: &call.path.namespace,
         name,
-        ..Resource::default()
+        ..ResourceAttributes::default()
     });
     let attributes = Attributes {
         user: &call.request.user,
@@ -116,7 +124,7 @@ async fn is_allowed(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> 
         target,
     };
     call.server
-        .access
+        .authorization
         .authorizers
         .authorize(&attributes)
         .await
@@ -125,12 +133,12 @@ async fn is_allowed(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> 
 
 /// Whether the user holds all permissions of `rules`; the error lists the missing ones.
 fn check_user_holds<'a>(
-    call: &Call,
+    call: &ResourceCall,
     rules: impl Iterator<Item = &'a PolicyRule>,
 ) -> Result<(), String> {
     use super::Authorizer as _;
     let user = &call.request.user;
-    let rbac = call.server.access.rbac.as_ref();
+    let rbac = call.server.authorization.rbac.as_ref();
     let own = rbac
         .map(|rbac| rbac.rules(user, &call.path.namespace))
         .unwrap_or_default();
@@ -190,7 +198,7 @@ fn is_cleanup(old: Option<&Value>, new: &Value) -> bool {
     rest(old) == rest(new)
 }
 
-fn deny(call: &Call, object: &Value, why: &str) -> Status {
+fn deny(call: &ResourceCall, object: &Value, why: &str) -> Status {
     Status::forbidden(
         &call.resource.kind().resource(),
         object["metadata"]["name"].str(),

@@ -65,7 +65,7 @@ pub(super) enum WebhookOutcome {
 
 impl WebhookOutcome {
     pub(super) fn from_error(error: &PostError) -> WebhookOutcome {
-        if error.is_late() {
+        if error.is_timeout() {
             WebhookOutcome::Timeout
         } else {
             WebhookOutcome::Error

@@ -34,8 +34,8 @@ use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
 use mizzen_object::User;
-use mizzen_object::in_one;
-use mizzen_registry::{Future, Registry};
+use mizzen_object::aggregate;
+use mizzen_registry::{BoxFuture, Registry};
 
 use crate::catalog::Catalog;
 use crate::server::Options;
@@ -138,20 +138,20 @@ pub struct Attributes<'a> {
     /// The verb: `list`, `update`; for a non-resource path the method in lower case.
     pub verb: &'a str,
     /// What is accessed.
-    pub target: Target<'a>,
+    pub target: AttributesTarget<'a>,
 }
 
 impl Attributes<'_> {
     /// Whether the request is long-running. Kubernetes: controlplane/apiserver/config.go.
     pub(crate) fn is_long_running(&self) -> bool {
         let lasts = match self.target {
-            Target::Resource(resource) => {
+            AttributesTarget::Resource(resource) => {
                 matches!(
                     resource.subresource,
                     "attach" | "exec" | "proxy" | "log" | "portforward"
                 )
             }
-            Target::Page(path) => path.starts_with("/debug/pprof/"),
+            AttributesTarget::NonResource(path) => path.starts_with("/debug/pprof/"),
         };
         lasts || matches!(self.verb, "watch" | "proxy")
     }
@@ -159,16 +159,16 @@ impl Attributes<'_> {
 
 /// The target of a request.
 #[derive(Debug, Clone, Copy)]
-pub enum Target<'a> {
+pub enum AttributesTarget<'a> {
     /// A resource.
-    Resource(Resource<'a>),
+    Resource(ResourceAttributes<'a>),
     /// A non-resource path.
-    Page(&'a str),
+    NonResource(&'a str),
 }
 
 /// The resource attributes of a request. Fields that do not apply are empty.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Resource<'a> {
+pub struct ResourceAttributes<'a> {
     /// The API group.
     pub group: &'a str,
     /// The version; `*` for any.
@@ -191,11 +191,11 @@ pub struct Resource<'a> {
 #[derive(Debug)]
 pub enum Decision {
     /// Allowed.
-    Allow(Reason),
+    Allow(DecisionReason),
     /// The next authorizer decides.
-    NoOpinion(Reason),
+    NoOpinion(DecisionReason),
     /// Denied, whatever later authorizers say.
-    Deny(Reason),
+    Deny(DecisionReason),
 }
 
 impl Decision {
@@ -205,7 +205,7 @@ impl Decision {
     }
 
     /// The reason of the decision.
-    pub fn reason(&self) -> &Reason {
+    pub fn reason(&self) -> &DecisionReason {
         match self {
             Decision::Allow(reason) | Decision::NoOpinion(reason) | Decision::Deny(reason) => {
                 reason
@@ -216,31 +216,31 @@ impl Decision {
 
 /// The reason of a decision, formatted only when needed, and an evaluation error.
 #[derive(Default)]
-pub struct Reason {
+pub struct DecisionReason {
     text: Option<Box<dyn Display + Send + Sync>>,
     problem: Option<Box<str>>,
 }
 
-impl Reason {
+impl DecisionReason {
     /// A reason that is formatted when it is needed.
-    pub fn new(reason: impl Display + Send + Sync + 'static) -> Reason {
-        Reason {
+    pub fn new(reason: impl Display + Send + Sync + 'static) -> DecisionReason {
+        DecisionReason {
             text: Some(Box::new(reason)),
             problem: None,
         }
     }
 
     /// No reason, but an evaluation error.
-    pub fn failed(problem: impl Into<Box<str>>) -> Reason {
-        Reason {
+    pub fn failed(problem: impl Into<Box<str>>) -> DecisionReason {
+        DecisionReason {
             text: None,
             problem: Some(problem.into()),
         }
     }
 
     /// The same with an evaluation error.
-    pub fn with_problem(self, problem: impl Into<Box<str>>) -> Reason {
-        Reason {
+    pub fn with_problem(self, problem: impl Into<Box<str>>) -> DecisionReason {
+        DecisionReason {
             problem: Some(problem.into()),
             ..self
         }
@@ -259,23 +259,23 @@ impl Reason {
 }
 
 /// An empty text is no reason.
-impl From<String> for Reason {
-    fn from(text: String) -> Reason {
+impl From<String> for DecisionReason {
+    fn from(text: String) -> DecisionReason {
         if text.is_empty() {
-            Reason::default()
+            DecisionReason::default()
         } else {
-            Reason::new(text)
+            DecisionReason::new(text)
         }
     }
 }
 
-impl Display for Reason {
+impl Display for DecisionReason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.text.as_ref().map_or(Ok(()), |reason| reason.fmt(f))
     }
 }
 
-impl Debug for Reason {
+impl Debug for DecisionReason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "Reason({self})")
     }
@@ -295,7 +295,7 @@ pub struct RuleSet {
 /// Decides whether a request is allowed.
 pub trait Authorizer: Debug + Send + Sync {
     /// Decides whether a request is allowed.
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision>;
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision>;
 
     /// The rules of `user` in `namespace`. The default is that they are unknown.
     fn rules(&self, user: &User, namespace: &str) -> RuleSet {
@@ -309,5 +309,5 @@ pub trait Authorizer: Debug + Send + Sync {
 
 /// Errors in one line, as Go prints an aggregate.
 pub(crate) fn join_errors(problems: &[String]) -> String {
-    in_one(problems.iter().cloned()).unwrap_or_else(|| "[]".into())
+    aggregate(problems.iter().cloned()).unwrap_or_else(|| "[]".into())
 }

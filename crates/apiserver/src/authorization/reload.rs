@@ -4,18 +4,20 @@ use std::path::Path;
 
 use super::{Authorization, AuthorizationConfigurationError};
 use crate::file_watcher::{FileError, FileWatcher};
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// Watches the file forever. `known` is its content at start-up.
-pub(crate) async fn reload_on_change(server: &Inner, file: &Path, known: Vec<u8>) {
-    let reloads = &server.access.counts.reloads;
+pub(crate) async fn reload_on_change(server: &ServerParts, file: &Path, known: Vec<u8>) {
+    let reloads = &server.authorization.counts.reloads;
     reloads.set_content(&known);
     let watcher = FileWatcher::new([file.into()], [known]);
     let load = |content: Result<&[u8], FileError>| {
         let outcome = content
             .map_err(|error| AuthorizationConfigurationError(error.to_string()))
             .and_then(|content| {
-                server.access.replace(&Authorization::parse(content)?)?;
+                server
+                    .authorization
+                    .replace(&Authorization::parse(content)?)?;
                 Ok(content)
             });
         reloads.record_reload(outcome.is_ok(), server.registry.now());

@@ -5,15 +5,18 @@ use std::time::Duration;
 use mizzen_object::Status;
 use tokio::time::Instant;
 
-use super::{Attributes, AuthorizationError, Decision, Reason, Resource, Target, forbidden};
+use super::{
+    Attributes, AttributesTarget, AuthorizationError, Decision, DecisionReason, ResourceAttributes,
+    forbidden,
+};
 use crate::audit::Layer;
 use crate::metrics::AuthorizationOutcome;
 use crate::request::{self, Request};
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// Authorizes a request.
 pub(crate) async fn authorize_request(
-    server: &Inner,
+    server: &ServerParts,
     request: &Request,
 ) -> Result<(), AuthorizationError> {
     if request.user.is_master() {
@@ -21,12 +24,16 @@ pub(crate) async fn authorize_request(
             .metrics
             .auth
             .record_authorization(AuthorizationOutcome::Allowed, Duration::ZERO);
-        annotate_decision(request, &Decision::Allow(Reason::default()));
+        annotate_decision(request, &Decision::Allow(DecisionReason::default()));
         return Ok(());
     }
     let started = Instant::now();
     let attributes = request_attributes(request);
-    let decision = server.access.authorizers.authorize(&attributes).await;
+    let decision = server
+        .authorization
+        .authorizers
+        .authorize(&attributes)
+        .await;
     let took = started.elapsed();
     // Kubernetes: an evaluation error does not count if the request is allowed
     // (endpoints/filters/metrics.go).
@@ -52,8 +59,11 @@ pub(crate) async fn authorize_request(
 
 /// Authorizes an action besides the request's own verb. Kubernetes: withAuthorization
 /// (handlers/update.go).
-pub(crate) async fn authorize(server: &Inner, attributes: &Attributes<'_>) -> Result<(), Status> {
-    let decision = server.access.authorizers.authorize(attributes).await;
+pub(crate) async fn authorize(
+    server: &ServerParts,
+    attributes: &Attributes<'_>,
+) -> Result<(), Status> {
+    let decision = server.authorization.authorizers.authorize(attributes).await;
     let reason = decision.reason();
     match (decision.is_allowed(), reason.problem()) {
         (true, _) => Ok(()),
@@ -90,8 +100,8 @@ pub(crate) fn request_attributes(request: &Request) -> Attributes<'_> {
         }
     };
     let target = match info.target() {
-        request::Target::Page(path) => Target::Page(path),
-        request::Target::Resource(path) => Target::Resource(Resource {
+        request::RequestTarget::NonResource(path) => AttributesTarget::NonResource(path),
+        request::RequestTarget::Resource(path) => AttributesTarget::Resource(ResourceAttributes {
             group: &path.group,
             version: &path.version,
             resource: &path.resource,

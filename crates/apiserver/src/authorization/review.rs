@@ -4,7 +4,7 @@ use mizzen_object::User;
 use mizzen_object::select::{FieldSelector, LabelSelector, SelectorOperator};
 use mizzen_value::{Map, Str, Value, value};
 
-use super::{Attributes, Resource, Target};
+use super::{Attributes, AttributesTarget, ResourceAttributes};
 
 /// The `spec` of a SubjectAccessReview, without empty fields.
 pub(crate) fn review_spec(attributes: &Attributes) -> Value {
@@ -21,14 +21,14 @@ pub(crate) fn review_spec(attributes: &Attributes) -> Value {
     } = attributes;
     let mut spec = Value::object();
     match target {
-        Target::Resource(resource) => {
+        AttributesTarget::Resource(resource) => {
             let mut attributes = filled(texts(verb, resource));
             for (field, requirements) in selectors(resource) {
                 attributes.set(field, value!({ "requirements": requirements }));
             }
             spec.set("resourceAttributes", attributes);
         }
-        Target::Page(path) => spec.set(
+        AttributesTarget::NonResource(path) => spec.set(
             "nonResourceAttributes",
             filled([("path", *path), ("verb", *verb)]),
         ),
@@ -69,7 +69,7 @@ pub(super) fn condition_request(attributes: &Attributes) -> Value {
     let mut request =
         value!({ "user": name, "groups": (list(groups)), "uid": uid, "extra": extra });
     match target {
-        Target::Resource(resource) => {
+        AttributesTarget::Resource(resource) => {
             let mut attributes = Value::Map(texts(verb, resource).into_iter().collect());
             for (field, mut requirements) in selectors(resource) {
                 requirements
@@ -80,7 +80,7 @@ pub(super) fn condition_request(attributes: &Attributes) -> Value {
             }
             request.set("resourceAttributes", attributes);
         }
-        Target::Page(path) => {
+        AttributesTarget::NonResource(path) => {
             request.set(
                 "nonResourceAttributes",
                 value!({ "verb": (*verb), "path": (*path) }),
@@ -90,8 +90,8 @@ pub(super) fn condition_request(attributes: &Attributes) -> Value {
     request
 }
 
-fn texts<'a>(verb: &'a str, asked: &Resource<'a>) -> [(&'static str, &'a str); 7] {
-    let Resource {
+fn texts<'a>(verb: &'a str, asked: &ResourceAttributes<'a>) -> [(&'static str, &'a str); 7] {
+    let ResourceAttributes {
         group,
         version,
         resource,
@@ -126,7 +126,7 @@ fn list(texts: &[Str]) -> Value {
 
 /// The requirements of selectors. Kubernetes: what cannot be parsed is left out, which makes the
 /// request broader (plugin/pkg/authorizer/webhook/webhook.go).
-fn selectors(resource: &Resource) -> impl Iterator<Item = (&'static str, Value)> {
+fn selectors(resource: &ResourceAttributes) -> impl Iterator<Item = (&'static str, Value)> {
     let all = [
         ("fieldSelector", fields(resource.fields)),
         ("labelSelector", labels(resource.labels)),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(shown: impl Fn(&Attributes) -> Value, target: Target, expected: &str) {
+    fn check(shown: impl Fn(&Attributes) -> Value, target: AttributesTarget, expected: &str) {
         let user = jane();
         assert_eq!(
             json::to_string(&shown(&Attributes {
@@ -196,58 +196,58 @@ mod tests {
 
     #[test]
     fn a_question_leaves_out_what_is_empty() {
-        let pods = Resource {
+        let pods = ResourceAttributes {
             version: "v1",
             resource: "pods",
             namespace: "a",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check(
             review_spec,
-            Target::Resource(pods),
+            AttributesTarget::Resource(pods),
             r#"{"resourceAttributes":{"namespace":"a","verb":"list","version":"v1","resource":"pods"},"user":"jane","groups":["dev"],"extra":{"scopes":["a"]},"uid":"7"}"#,
         );
         check(
             review_spec,
-            Target::Page("/metrics"),
+            AttributesTarget::NonResource("/metrics"),
             r#"{"nonResourceAttributes":{"path":"/metrics","verb":"list"},"user":"jane","groups":["dev"],"extra":{"scopes":["a"]},"uid":"7"}"#,
         );
     }
 
     #[test]
     fn valid_selectors_become_requirements() {
-        let pods = Resource {
+        let pods = ResourceAttributes {
             fields: "spec.nodeName=n1,status.phase!=Failed",
             labels: "b in (y,x),a,!c,d>5",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check(
             |attributes| review_spec(attributes)["resourceAttributes"].clone(),
-            Target::Resource(pods),
+            AttributesTarget::Resource(pods),
             r#"{"verb":"list","fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"labelSelector":{"requirements":[{"key":"a","operator":"Exists"},{"key":"b","operator":"In","values":["x","y"]},{"key":"c","operator":"DoesNotExist"}]}}"#,
         );
-        let nonsense = Resource {
+        let nonsense = ResourceAttributes {
             fields: "a=b=c",
             labels: "a=(",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check(
             |attributes| review_spec(attributes)["resourceAttributes"].clone(),
-            Target::Resource(nonsense),
+            AttributesTarget::Resource(nonsense),
             r#"{"verb":"list"}"#,
         );
     }
 
     #[test]
     fn conditions_see_every_text() {
-        let pods = Resource {
+        let pods = ResourceAttributes {
             resource: "pods",
             labels: "a",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check(
             |attributes| condition_request(attributes)["resourceAttributes"].clone(),
-            Target::Resource(pods),
+            AttributesTarget::Resource(pods),
             r#"{"namespace":"","verb":"list","group":"","version":"","resource":"pods","subresource":"","name":"","labelSelector":{"requirements":[{"key":"a","operator":"Exists","values":[]}]}}"#,
         );
     }

@@ -8,7 +8,7 @@
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mizzen_registry::{Changed, Changes, Follower, Resource};
+use mizzen_registry::{Changed, FollowedChanges, Follower, Resource};
 use mizzen_value::Value;
 
 /// A revision before anything has been read.
@@ -77,15 +77,15 @@ impl<T: Default, const N: usize> StoreIndex<T, N> {
 }
 
 impl<T> IndexedResource<T> {
-    fn apply_changes(&self, table: &mut T, changes: Changes) {
+    fn apply_changes(&self, table: &mut T, changes: FollowedChanges) {
         match changes {
-            Changes::All(objects) => {
+            FollowedChanges::All(objects) => {
                 (self.clear)(table);
                 objects
                     .iter()
                     .for_each(|object| (self.apply)(table, object, true));
             }
-            Changes::Some(changed) => {
+            FollowedChanges::Some(changed) => {
                 for Changed { before, after } in changed {
                     before
                         .iter()

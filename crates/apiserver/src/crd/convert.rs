@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mizzen_object::{Kind, Status, schema};
-use mizzen_registry::{Convert, Future, Record, Revision};
+use mizzen_registry::{BoxFuture, Convert, Record, Revision};
 use mizzen_value::{Value, json};
 
 use super::CrdDependencies;
@@ -119,7 +119,7 @@ impl Convert for CrdConverter {
         &'a self,
         mut objects: Vec<Value>,
         kind: &'a Kind,
-    ) -> Future<'a, Result<Vec<Value>, Status>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
             objects
                 .iter_mut()
@@ -128,7 +128,11 @@ impl Convert for CrdConverter {
         })
     }
 
-    fn write<'a>(&'a self, mut object: Value, kind: &'a Kind) -> Future<'a, Result<Value, Status>> {
+    fn write<'a>(
+        &'a self,
+        mut object: Value,
+        kind: &'a Kind,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             // An object in the storage version is not converted.
             if kind.gvk != self.stored.gvk {
@@ -145,7 +149,7 @@ impl Convert for CrdConverter {
         &'a self,
         mut objects: Vec<Value>,
         kind: &'a Kind,
-    ) -> Future<'a, Result<Vec<Value>, Status>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
             match &self.webhook {
                 Some(webhook) => webhook.convert(objects, kind).await,

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use mizzen_object::condition;
 use mizzen_object::schema::Struct;
 use mizzen_object::{
-    GroupVersionKind, Kind, KindData, NoHooks, Scope, Status, Subresource, custom,
+    GroupVersionKind, Kind, KindData, NoHooks, ResourceScope, Status, Subresource, custom,
 };
 use mizzen_registry::{Record, Resource, Revision};
 use mizzen_value::{Str, Value, json};
@@ -23,7 +23,7 @@ use super::names::DefinitionNames;
 use mizzen_openapi::Published;
 
 /// A CustomResourceDefinition and its compiled kinds.
-pub(crate) struct Definition {
+pub(crate) struct CustomDefinition {
     pub name: Str,
     pub group: Str,
     pub requested: DefinitionNames,
@@ -33,7 +33,7 @@ pub(crate) struct Definition {
     /// Whether its objects are served.
     pub is_served: bool,
     pub versions: Vec<DefinitionVersion>,
-    scope: Scope,
+    scope: ResourceScope,
     /// UID, generation and accepted names: distinguishes this spec from earlier ones and from other definitions.
     identity: String,
     record: Arc<Record>,
@@ -67,14 +67,14 @@ const VERBS: [&str; 8] = [
 ];
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 
-impl Definition {
+impl CustomDefinition {
     /// Decodes a stored definition. The compiled kinds of `previous` are reused if they are still valid. `resource` is that
     /// of CustomResourceDefinitions.
     pub(crate) fn read(
         resource: &Resource,
         record: &Arc<Record>,
-        previous: Option<&Definition>,
-    ) -> Result<Definition, Status> {
+        previous: Option<&CustomDefinition>,
+    ) -> Result<CustomDefinition, Status> {
         let value = resource.decode_outline(record, &["schema", "managedFields"])?;
         let (spec, status, metadata) = (&value["spec"], &value["status"], &value["metadata"]);
         let holds = |condition: &str| is_true(&value, condition);
@@ -88,7 +88,7 @@ impl Definition {
         let compiled = previous
             .filter(|previous| previous.identity == identity)
             .map(|same| same.compiled.clone());
-        Ok(Definition {
+        Ok(CustomDefinition {
             name: metadata["name"].str().into(),
             group: spec["group"].str().into(),
             requested: DefinitionNames::read(&spec["names"]),
@@ -102,9 +102,9 @@ impl Definition {
                 .map(DefinitionVersion::read)
                 .collect(),
             scope: if spec["scope"].str() == "Cluster" {
-                Scope::Cluster
+                ResourceScope::Cluster
             } else {
-                Scope::Namespaced
+                ResourceScope::Namespaced
             },
             identity,
             record: record.clone(),
@@ -128,7 +128,7 @@ impl Definition {
     }
 
     /// Whether `other` has the same spec and the same names.
-    pub(crate) fn is_like(&self, other: &Definition) -> bool {
+    pub(crate) fn is_like(&self, other: &CustomDefinition) -> bool {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 

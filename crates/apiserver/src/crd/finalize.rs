@@ -4,13 +4,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mizzen_object::Status;
-use mizzen_registry::{DeleteOptions, ListOptions, NoGate, Registry, Resource};
+use mizzen_registry::{DeleteOptions, ListOptions, NoAdmission, Registry, Resource};
 use tokio::time::sleep;
 use tracing::warn;
 
 use super::definition::is_true;
 use super::{conditions, follow};
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// Keeps a deleted definition until its objects are deleted.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -18,7 +18,7 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Starts the deletion of a definition's objects in the background, and then removes the finalizer.
-pub(super) fn begin(server: &Arc<Inner>, name: &str) {
+pub(super) fn begin(server: &Arc<ServerParts>, name: &str) {
     if !server.definitions.begin_finalizing(name) {
         return;
     }
@@ -38,7 +38,7 @@ pub(super) fn begin(server: &Arc<Inner>, name: &str) {
     });
 }
 
-async fn finalize(server: &Weak<Inner>, name: &str) -> Result<(), Status> {
+async fn finalize(server: &Weak<ServerParts>, name: &str) -> Result<(), Status> {
     while let Some((registry, resource, mut ended)) = stored_objects(server, name) {
         let outcome = tokio::select! {
             outcome = delete_objects(&registry, &resource) => outcome,
@@ -78,7 +78,7 @@ async fn finalize(server: &Weak<Inner>, name: &str) -> Result<(), Status> {
 
 /// The objects of an established definition, and what becomes true when the definition changes.
 fn stored_objects(
-    server: &Weak<Inner>,
+    server: &Weak<ServerParts>,
     name: &str,
 ) -> Option<(Registry, Resource, tokio::sync::watch::Receiver<bool>)> {
     let server = server.upgrade()?;
@@ -100,7 +100,7 @@ async fn delete_objects(registry: &Registry, resource: &Resource) -> Result<(), 
         let watch = resource.space().watch(snapshot.at());
         let (list, options) = (ListOptions::default(), DeleteOptions::default());
         registry
-            .delete_collection(resource, &list, &options, &NoGate)
+            .delete_collection(resource, &list, &options, &NoAdmission)
             .await?;
         if let (Ok(mut watch), false) = (watch, resource.space().snapshot().is_empty()) {
             let _ = watch.next().await;

@@ -14,16 +14,16 @@ use mizzen_value::Value;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::definition::Definition;
+use super::definition::CustomDefinition;
 use super::{conditions, finalize};
-use crate::server::Inner;
+use crate::server::ServerParts;
 use crate::verbs;
 
 /// How long a write waits at most until its definition is served.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves the stored definitions, and starts the controller.
-pub(crate) async fn start(server: &Arc<Inner>) {
+pub(crate) async fn start(server: &Arc<ServerParts>) {
     let Some(resource) = resource(server) else {
         return;
     };
@@ -33,7 +33,7 @@ pub(crate) async fn start(server: &Arc<Inner>) {
 }
 
 /// Waits until all changes so far are served.
-pub(crate) async fn synced(server: &Arc<Inner>) {
+pub(crate) async fn synced(server: &Arc<ServerParts>) {
     let Some(resource) = resource(server) else {
         return;
     };
@@ -44,13 +44,13 @@ pub(crate) async fn synced(server: &Arc<Inner>) {
 }
 
 /// The resource of CustomResourceDefinitions.
-pub(crate) fn resource(server: &Inner) -> Option<Resource> {
+pub(crate) fn resource(server: &ServerParts) -> Option<Resource> {
     server
         .catalog
         .get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
-async fn sync_all(server: &Arc<Inner>, resource: &Resource) -> Revision {
+async fn sync_all(server: &Arc<ServerParts>, resource: &Resource) -> Revision {
     let snapshot = resource.space().snapshot();
     server
         .catalog
@@ -61,7 +61,7 @@ async fn sync_all(server: &Arc<Inner>, resource: &Resource) -> Revision {
     snapshot.at()
 }
 
-async fn run(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
+async fn run(server: Weak<ServerParts>, resource: Resource, mut seen: Revision) {
     let mut last_served = None;
     loop {
         let Ok(mut watch) = resource.space().watch(seen) else {
@@ -90,7 +90,7 @@ async fn run(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
 }
 
 /// Serves a definition as it is stored now, and then those that waited for its names.
-async fn sync(server: &Arc<Inner>, resource: &Resource, name: &str) {
+async fn sync(server: &Arc<ServerParts>, resource: &Resource, name: &str) {
     let mut names = VecDeque::from([name.to_string()]);
     while let Some(name) = names.pop_front() {
         match sync_one(server, resource, &name).await {
@@ -106,7 +106,11 @@ async fn sync(server: &Arc<Inner>, resource: &Resource, name: &str) {
 }
 
 /// Returns whether names may have become free.
-async fn sync_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Result<bool, Status> {
+async fn sync_one(
+    server: &Arc<ServerParts>,
+    resource: &Resource,
+    name: &str,
+) -> Result<bool, Status> {
     let before = server.catalog.definition(name);
     if !refresh(server, resource, name) {
         return Ok(true);
@@ -140,7 +144,7 @@ async fn sync_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Resul
         .await?;
         finalize::begin(server, name);
     }
-    let names = |definition: Option<Arc<Definition>>| {
+    let names = |definition: Option<Arc<CustomDefinition>>| {
         definition.map(|definition| definition.accepted.clone())
     };
     let (before, after) = (names(before), names(after));
@@ -148,7 +152,7 @@ async fn sync_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Resul
 }
 
 /// Serves a definition as it is stored now. Returns false if it has been deleted.
-fn refresh(server: &Inner, resource: &Resource, name: &str) -> bool {
+fn refresh(server: &ServerParts, resource: &Resource, name: &str) -> bool {
     match resource.space().snapshot().get(name) {
         Some(record) => server.catalog.define(resource, record),
         None => server.catalog.forget(name),
@@ -158,7 +162,7 @@ fn refresh(server: &Inner, resource: &Resource, name: &str) -> bool {
 
 /// Updates the status of a definition, and retries on a conflict. `edit` returns whether it changed anything.
 pub(super) async fn update_status(
-    server: &Arc<Inner>,
+    server: &Arc<ServerParts>,
     name: &str,
     edit: impl Fn(&mut Value, &str) -> bool,
 ) -> Result<(), Status> {

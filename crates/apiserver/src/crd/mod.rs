@@ -14,7 +14,7 @@ mod snapshot;
 mod webhook;
 
 pub(crate) use convert::CrdConverter;
-pub(crate) use definition::Definition;
+pub(crate) use definition::CustomDefinition;
 pub(crate) use follow::{start, synced};
 pub(crate) use names::TakenNames;
 pub(crate) use snapshot::DefinitionSnapshot;
@@ -29,8 +29,8 @@ use mizzen_registry::{Registry, Revision, Store};
 use mizzen_value::Value;
 use tokio::sync::watch;
 
-use crate::outgoing::Client;
-use crate::verbs::Call;
+use crate::outgoing::OutgoingClient;
+use crate::verbs::ResourceCall;
 
 /// What compiling custom kinds needs.
 pub(crate) struct CrdDependencies {
@@ -38,27 +38,27 @@ pub(crate) struct CrdDependencies {
     /// The schema of metadata.
     pub object_meta: Arc<Struct>,
     /// For conversion webhooks; set once the server has started.
-    pub clients: OnceLock<(Client, Registry)>,
+    pub clients: OnceLock<(OutgoingClient, Registry)>,
 }
 
 /// The progress of the CRD controller.
-pub(crate) struct Definitions {
+pub(crate) struct CrdProgress {
     /// The last revision that is served; `None` until the controller runs.
     reached: watch::Sender<Option<Revision>>,
     /// The deleted definitions whose objects are being deleted.
     finalizing: Mutex<HashSet<String>>,
 }
 
-impl Default for Definitions {
-    fn default() -> Definitions {
-        Definitions {
+impl Default for CrdProgress {
+    fn default() -> CrdProgress {
+        CrdProgress {
             reached: watch::Sender::new(None),
             finalizing: Mutex::default(),
         }
     }
 }
 
-impl Definitions {
+impl CrdProgress {
     fn reach(&self, revision: Revision) {
         self.reached.send_if_modified(|reached| {
             let further = reached.is_none_or(|reached| reached < revision);
@@ -87,7 +87,11 @@ pub(crate) fn is_crd(kind: &Kind) -> bool {
 }
 
 /// Rejects the creation of objects whose definition is terminating.
-pub(crate) fn admit(call: &Call, old: Option<&Value>, object: &Value) -> Result<(), Status> {
+pub(crate) fn admit(
+    call: &ResourceCall,
+    old: Option<&Value>,
+    object: &Value,
+) -> Result<(), Status> {
     let (resource, catalog) = (call.resource, &call.server.catalog);
     if old.is_some() || !resource.is_custom() {
         return Ok(());

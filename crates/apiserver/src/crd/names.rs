@@ -3,7 +3,7 @@
 //! Kubernetes: the first definition keeps a name; a later one waits until it is free (controller/status).
 
 use imbl::HashMap;
-use mizzen_object::in_one;
+use mizzen_object::aggregate;
 use mizzen_value::{Str, Value, json, value};
 
 /// The names of a custom resource.
@@ -118,7 +118,7 @@ pub(crate) fn accept_names(
     let in_use = added
         .filter(|name| resources.contains_key(*name))
         .map(|name| in_use(name));
-    let short_names = in_one(in_use).map(|message| NameConflict {
+    let short_names = aggregate(in_use).map(|message| NameConflict {
         reason: "ShortNamesConflict",
         message,
     });

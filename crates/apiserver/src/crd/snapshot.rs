@@ -10,7 +10,7 @@ use imbl::{OrdMap, OrdSet};
 use mizzen_object::schema::Struct;
 use mizzen_value::{Str, json};
 
-use super::Definition;
+use super::CustomDefinition;
 use super::names::TakenNames;
 use crate::discovery::{self, Group, Version, is_built_in};
 use mizzen_openapi::{OpenApi, Pending};
@@ -21,7 +21,7 @@ use mizzen_openapi::{OpenApi, Pending};
 /// with the previous snapshot.
 pub(crate) struct DefinitionSnapshot {
     /// By group and plural.
-    definitions: OrdMap<(Str, Str), Arc<Definition>>,
+    definitions: OrdMap<(Str, Str), Arc<CustomDefinition>>,
     /// The names that are in use, by group.
     taken: OrdMap<Str, TakenNames>,
     /// The keys of definitions that wait for a name.
@@ -55,7 +55,7 @@ impl DefinitionSnapshot {
     pub(crate) fn with(
         &self,
         key: (Str, Str),
-        definition: Option<Arc<Definition>>,
+        definition: Option<Arc<CustomDefinition>>,
     ) -> DefinitionSnapshot {
         let written = self.openapi.get().unwrap_or(&self.written).clone();
         let mut next = DefinitionSnapshot {
@@ -85,7 +85,7 @@ impl DefinitionSnapshot {
     /// This snapshot with exactly these definitions.
     pub(crate) fn with_all(
         &self,
-        all: impl Iterator<Item = Arc<Definition>>,
+        all: impl Iterator<Item = Arc<CustomDefinition>>,
     ) -> DefinitionSnapshot {
         let mut next = self.with((Str::default(), Str::default()), None);
         (next.definitions, next.taken) = (OrdMap::new(), OrdMap::new());
@@ -97,7 +97,7 @@ impl DefinitionSnapshot {
     }
 
     /// Counts the names and versions of a definition that is added or removed.
-    fn count(&mut self, definition: &Definition, is_added: bool) {
+    fn count(&mut self, definition: &CustomDefinition, is_added: bool) {
         let taken = self.taken.entry(definition.group.clone()).or_default();
         match is_added {
             true => taken.add(&definition.accepted),
@@ -130,7 +130,7 @@ impl DefinitionSnapshot {
     pub(crate) fn waiting<'a>(
         &'a self,
         group: &'a str,
-    ) -> impl Iterator<Item = &'a Arc<Definition>> {
+    ) -> impl Iterator<Item = &'a Arc<CustomDefinition>> {
         let from = (Str::from(group), Str::default());
         self.waiting
             .range(from..)
@@ -139,11 +139,11 @@ impl DefinitionSnapshot {
     }
 
     /// The definition of a resource.
-    pub(crate) fn get(&self, group: &str, plural: &str) -> Option<&Arc<Definition>> {
+    pub(crate) fn get(&self, group: &str, plural: &str) -> Option<&Arc<CustomDefinition>> {
         self.definitions.get(&(group.into(), plural.into()))
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Definition>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<CustomDefinition>> {
         self.definitions.values()
     }
 
@@ -151,7 +151,7 @@ impl DefinitionSnapshot {
     pub(crate) fn of_group<'a>(
         &'a self,
         group: &'a str,
-    ) -> impl Iterator<Item = &'a Arc<Definition>> {
+    ) -> impl Iterator<Item = &'a Arc<CustomDefinition>> {
         let from = (Str::from(group), Str::default());
         self.definitions
             .range(from..)
@@ -230,14 +230,14 @@ impl DefinitionSnapshot {
 
     /// The OpenAPI documents to render, one for each group version.
     fn pending(&self, object_meta: &Arc<Struct>) -> Vec<Pending> {
-        let mut pages: BTreeMap<(Str, Str), Vec<Arc<Definition>>> = BTreeMap::new();
+        let mut pages: BTreeMap<(Str, Str), Vec<Arc<CustomDefinition>>> = BTreeMap::new();
         for definition in self.iter().filter(|definition| definition.is_established) {
             for version in definition.versions.iter().filter(|version| version.served) {
                 let key = (definition.group.clone(), version.name.clone());
                 pages.entry(key).or_default().push(definition.clone());
             }
         }
-        let page = |((group, version), definitions): ((Str, Str), Vec<Arc<Definition>>)| {
+        let page = |((group, version), definitions): ((Str, Str), Vec<Arc<CustomDefinition>>)| {
             let seed: Vec<&str> = definitions
                 .iter()
                 .map(|definition| definition.identity())

@@ -13,7 +13,7 @@ use mizzen_value::clock::uuid;
 use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
-use crate::outgoing::{Client, Limit, WebhookClient};
+use crate::outgoing::{CallLimit, OutgoingClient, WebhookClient};
 
 /// The timeout of a conversion.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,13 +27,17 @@ pub(super) struct ConversionWebhook {
     hook: WebhookClient,
     /// Its `conversionReviewVersions`.
     review_versions: Vec<Str>,
-    client: Client,
+    client: OutgoingClient,
     registry: Registry,
 }
 
 impl ConversionWebhook {
     /// Reads `spec.conversion.webhook`.
-    pub(super) fn parse(config: &Value, client: Client, registry: Registry) -> ConversionWebhook {
+    pub(super) fn parse(
+        config: &Value,
+        client: OutgoingClient,
+        registry: Registry,
+    ) -> ConversionWebhook {
         let review_versions = config["conversionReviewVersions"]
             .list()
             .iter()
@@ -81,7 +85,7 @@ impl ConversionWebhook {
         let version = supported.ok_or("no supported conversion review versions")?;
         let uid = uuid(self.registry.random());
         let body = request.review(version, &uid);
-        let limit = Limit {
+        let limit = CallLimit {
             until: Instant::now() + CONVERSION_TIMEOUT,
             bytes: MAX_RESPONSE,
         };
@@ -285,5 +289,5 @@ fn check_string_map(field: &str, texts: &Value, before: &Value) -> Result<(), St
         "labels" => meta::labels(texts, &path.child("labels"), &mut violations),
         _ => meta::annotations(texts, &path.child("annotation"), &mut violations),
     }
-    violations.in_one().map_or(Ok(()), Err)
+    violations.aggregate().map_or(Ok(()), Err)
 }

@@ -1,25 +1,28 @@
 //! Authorization by SubjectAccessReview.
 
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::{json, value};
 
 use super::{KEPT, Upstream};
-use crate::authorization::{Attributes, Authorizer, Decision, Reason, Target, review};
+use crate::authorization::{
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason, review,
+};
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Kubernetes: health checks are always allowed (apiserver/pkg/server/options/authorization.go).
 const OPEN: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 impl Authorizer for Upstream {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
         Box::pin(self.decide(attributes))
     }
 }
 
 impl Upstream {
     async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
-        if matches!(attributes.target, Target::Page(path) if OPEN.contains(&path)) {
-            return Decision::Allow(Reason::default());
+        if matches!(attributes.target, AttributesTarget::NonResource(path) if OPEN.contains(&path))
+        {
+            return Decision::Allow(DecisionReason::default());
         }
         let spec = review::review_spec(attributes);
         let question = json::to_string(&spec);
@@ -48,7 +51,7 @@ impl Upstream {
 }
 
 fn decision(allowed: bool, reason: String) -> Decision {
-    let reason = Reason::from(reason);
+    let reason = DecisionReason::from(reason);
     if allowed {
         Decision::Allow(reason)
     } else {

@@ -13,7 +13,7 @@ use kube::config::{self, AuthInfo};
 use mizzen_value::json;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::outgoing::{Identity, Trust, clean_path};
+use crate::outgoing::{ClientIdentity, Trust, clean_path};
 use mizzen_value::percent::decode;
 
 /// The current context.
@@ -30,7 +30,7 @@ pub struct WebhookKubeconfig {
     /// Who must have signed the server's certificate.
     pub trust: Trust,
     /// The client certificate.
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
     /// The bearer token.
     pub token: Option<String>,
 }
@@ -129,7 +129,7 @@ impl WebhookKubeconfig {
         .map_err(|error| error.of("client-key", path))?;
         let identity = certificate
             .zip(key)
-            .map(|(certificate, key)| Identity { certificate, key });
+            .map(|(certificate, key)| ClientIdentity { certificate, key });
         let token = match non_empty(&user.token_file) {
             Some(file) => Some(read(Path::new(file))?.trim().to_owned()),
             None => non_empty_secret(&user.token).map(str::to_owned),

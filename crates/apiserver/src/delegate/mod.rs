@@ -27,9 +27,9 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::Server;
-use crate::authentication::{Authorities, TokenCache, Trusted};
+use crate::authentication::{Authorities, TokenCache, TrustedAuthorities};
 use crate::listen::{SecureServing, listen};
-use crate::outgoing::{Client, Identity, Target, whole};
+use crate::outgoing::{ClientIdentity, OutgoingClient, Target, whole};
 use crate::receive::MAX_BODY;
 pub use cache::LruCache;
 pub(crate) use token::user as reviewed_user;
@@ -68,7 +68,7 @@ pub struct Upstream(Arc<UpstreamState>);
 
 struct UpstreamState {
     registry: Registry,
-    client: Client,
+    client: OutgoingClient,
     target: Target,
     /// `https://host:port`.
     url: String,
@@ -126,7 +126,7 @@ impl Upstream {
         };
         Ok(Upstream(Arc::new(UpstreamState {
             registry: registry.clone(),
-            client: Client::plain(registry, identity),
+            client: OutgoingClient::plain(registry, identity),
             target,
             url,
             token,
@@ -183,7 +183,7 @@ impl Upstream {
     }
 
     /// The trusted client authorities, as the main server publishes them.
-    pub async fn trusted(&self) -> Result<Trusted, UpstreamError> {
+    pub async fn trusted(&self) -> Result<TrustedAuthorities, UpstreamError> {
         trust::fetch_trusted(self).await
     }
 
@@ -193,7 +193,7 @@ impl Upstream {
         &self,
         server: Server,
         listener: TcpListener,
-        identity: &Identity,
+        identity: &ClientIdentity,
         stop: impl Future<Output = ()>,
     ) -> Result<(), UpstreamError> {
         let authorities = Authorities::new(&self.0.registry, &self.trusted().await?);

@@ -2,7 +2,7 @@
 
 use mizzen_metrics::Families;
 use mizzen_object::User;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::{Str, Value, value};
 
 use super::Upstream;
@@ -15,7 +15,7 @@ impl Authenticator for Upstream {
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
-    ) -> Future<'a, AuthenticationResult> {
+    ) -> BoxFuture<'a, AuthenticationResult> {
         Box::pin(
             self.0
                 .users

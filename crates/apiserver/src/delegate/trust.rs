@@ -11,13 +11,15 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Upstream, UpstreamError};
-use crate::authentication::{Authorities, Trusted};
-use crate::outgoing::Identity;
+use crate::authentication::{Authorities, TrustedAuthorities};
+use crate::outgoing::ClientIdentity;
 
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 /// Fetches the trusted authorities.
-pub(super) async fn fetch_trusted(upstream: &Upstream) -> Result<Trusted, UpstreamError> {
+pub(super) async fn fetch_trusted(
+    upstream: &Upstream,
+) -> Result<TrustedAuthorities, UpstreamError> {
     let (code, answer) = upstream.request("GET", PATH, None).await?;
     if code != 200 {
         let message = answer["message"].str().to_owned();
@@ -26,14 +28,14 @@ pub(super) async fn fetch_trusted(upstream: &Upstream) -> Result<Trusted, Upstre
             message,
         });
     }
-    Ok(Trusted::from_config_map(&answer["data"]))
+    Ok(TrustedAuthorities::from_config_map(&answer["data"]))
 }
 
-impl Trusted {
-    fn from_config_map(data: &Value) -> Trusted {
+impl TrustedAuthorities {
+    fn from_config_map(data: &Value) -> TrustedAuthorities {
         let names =
             json::parse(data["requestheader-allowed-names"].str().as_bytes()).unwrap_or_default();
-        Trusted {
+        TrustedAuthorities {
             clients: data["client-ca-file"].str().into(),
             front_proxies: data["requestheader-client-ca-file"].str().into(),
             allowed: names
@@ -41,7 +43,7 @@ impl Trusted {
                 .iter()
                 .map(|name| name.str().to_owned())
                 .collect(),
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         }
     }
 }
@@ -49,7 +51,7 @@ impl Trusted {
 /// The TLS configuration: the certificate `identity`, and optional client certificates.
 pub(super) fn server_config(
     authorities: Arc<Authorities>,
-    identity: &Identity,
+    identity: &ClientIdentity,
 ) -> Result<Arc<ServerConfig>, UpstreamError> {
     let refuse = |error: &dyn std::fmt::Display| UpstreamError::Certificates(error.to_string());
     let key =
@@ -80,12 +82,12 @@ mod tests {
             "requestheader-client-ca-file": "b",
             "requestheader-allowed-names": "[\"proxy\"]",
         });
-        let expected = Trusted {
+        let expected = TrustedAuthorities {
             clients: "a".into(),
             front_proxies: "b".into(),
             allowed: vec!["proxy".into()],
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         };
-        assert_eq!(Trusted::from_config_map(&data), expected);
+        assert_eq!(TrustedAuthorities::from_config_map(&data), expected);
     }
 }

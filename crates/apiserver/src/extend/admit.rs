@@ -1,11 +1,11 @@
 //! Admission by the server's author: what is written may depend on what else is there.
 
 use mizzen_object::Status;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
-use super::Asked;
-use crate::verbs::Call;
+use super::RequestInfo;
+use crate::verbs::ResourceCall;
 
 /// Changes what is written, or refuses it. Each is asked about every write, so it looks first whether it is concerned.
 ///
@@ -29,13 +29,13 @@ use crate::verbs::Call;
 ///     }
 /// }
 /// ```
-pub trait Admit: Send + Sync {
+pub trait AdmissionPlugin: Send + Sync {
     /// Changes an object before it is validated. It is in the version that the client speaks.
     fn mutate<'a>(
         &'a self,
-        _asked: &'a Asked<'a>,
+        _asked: &'a RequestInfo<'a>,
         _object: &'a mut Value,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -43,33 +43,37 @@ pub trait Admit: Send + Sync {
     /// none is a deletion.
     fn validate<'a>(
         &'a self,
-        _asked: &'a Asked<'a>,
+        _asked: &'a RequestInfo<'a>,
         _object: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
 }
 
 /// Lets everybody change an object.
 pub(crate) async fn mutate(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     old: Option<&Value>,
     object: &mut Value,
 ) -> Result<(), Status> {
     for admission in &call.server.extensions.admission {
-        admission.mutate(&Asked::new(call, old), object).await?;
+        admission
+            .mutate(&RequestInfo::new(call, old), object)
+            .await?;
     }
     Ok(())
 }
 
 /// Lets everybody refuse an object, or its deletion.
 pub(crate) async fn validate(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     old: Option<&Value>,
     object: Option<&Value>,
 ) -> Result<(), Status> {
     for admission in &call.server.extensions.admission {
-        admission.validate(&Asked::new(call, old), object).await?;
+        admission
+            .validate(&RequestInfo::new(call, old), object)
+            .await?;
     }
     Ok(())
 }

@@ -4,10 +4,10 @@ use mizzen_object::{Kind, Status, User};
 use mizzen_value::{Str, Value};
 
 use crate::Server;
-use crate::verbs::Call;
+use crate::verbs::ResourceCall;
 
 /// A request about an object or a collection.
-pub struct Asked<'a> {
+pub struct RequestInfo<'a> {
     /// The server, to look for other objects: [`Server::read`].
     pub server: Server,
     /// Who asks.
@@ -31,16 +31,16 @@ pub struct Asked<'a> {
     pub dry_run: bool,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn new(call: &'a Call<'a>, old: Option<&'a Value>) -> Asked<'a> {
-        let Call {
+impl<'a> RequestInfo<'a> {
+    pub(crate) fn new(call: &'a ResourceCall<'a>, old: Option<&'a Value>) -> RequestInfo<'a> {
+        let ResourceCall {
             server,
             request,
             path,
             resource,
             ..
         } = *call;
-        Asked {
+        RequestInfo {
             server: Server(server.clone()),
             user: &request.user,
             verb: request.info.verb(),

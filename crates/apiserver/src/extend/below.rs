@@ -1,10 +1,10 @@
 //! What can be asked below an object, by the server's author.
 
 use mizzen_object::Status;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
-use super::Asked;
+use super::RequestInfo;
 
 /// Answers for a subresource, whatever it is.
 ///
@@ -24,8 +24,11 @@ use super::Asked;
 ///     }
 /// }
 /// ```
-pub trait Below: Send + Sync {
+pub trait SubresourceHandler: Send + Sync {
     /// The answer. `body` is what was sent, read as JSON or YAML; null if nothing was. `asked.old` is the object.
-    fn answer<'a>(&'a self, asked: &'a Asked<'a>, body: Value)
-    -> Future<'a, Result<Value, Status>>;
+    fn answer<'a>(
+        &'a self,
+        asked: &'a RequestInfo<'a>,
+        body: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>>;
 }

@@ -9,12 +9,14 @@ use mizzen_object::{GroupResource, Hooks, Kind, NoHooks};
 use mizzen_registry::Registry;
 use mizzen_value::Str;
 
-use super::{Admit, Below, Extensions, Handler, Hints, Own, Storage, definition};
+use super::{
+    AdmissionPlugin, Extension, Extensions, Handler, Hints, Storage, SubresourceHandler, definition,
+};
 use crate::admission::WriteStrategy;
 use crate::authentication::Authenticator;
 use crate::authorization::Authorizer;
-use crate::catalog::{BuiltInKinds, Catalog, Served};
-use crate::types::Types;
+use crate::catalog::{BuiltInKinds, Catalog, ServedKind};
+use crate::types::MetaSchemas;
 use crate::{Options, Server, health};
 
 /// An API server that is being put together. It serves what it is told and nothing else.
@@ -111,25 +113,30 @@ impl Builder {
     }
 
     /// Adds admission that mutates or rejects what is written, after what was added before.
-    pub fn admission(mut self, admission: impl Admit + 'static) -> Builder {
+    pub fn admission(mut self, admission: impl AdmissionPlugin + 'static) -> Builder {
         self.extensions.admission.push(Arc::new(admission));
         self
     }
 
     /// Has the objects of a resource, `things.example.com`, somewhere else than in the store.
     pub fn storage(self, resource: &str, storage: impl Storage + 'static) -> Builder {
-        self.own(resource, "", Own::Storage(Arc::new(storage)))
+        self.own(resource, "", Extension::Storage(Arc::new(storage)))
     }
 
     /// Answers for a subresource of a resource, `things.example.com`.
-    pub fn subresource(self, resource: &str, name: &str, below: impl Below + 'static) -> Builder {
-        self.own(resource, name, Own::Below(Arc::new(below)))
+    pub fn subresource(
+        self,
+        resource: &str,
+        name: &str,
+        below: impl SubresourceHandler + 'static,
+    ) -> Builder {
+        self.own(resource, name, Extension::Below(Arc::new(below)))
     }
 
     /// Answers for a resource, `things.example.com`, or for a subresource of it, with everything that the server knows of a
     /// request. An empty `subresource` is the resource itself.
     pub fn handler(self, resource: &str, subresource: &str, handler: Handler) -> Builder {
-        self.own(resource, subresource, Own::Handler(handler))
+        self.own(resource, subresource, Extension::Handler(handler))
     }
 
     /// Connects clients with what is behind the objects of a resource: `pods`, `proxy`. Unlike a [`handler`](Builder::handler)
@@ -158,7 +165,7 @@ impl Builder {
         self
     }
 
-    fn own(mut self, resource: &str, subresource: &str, own: Own) -> Builder {
+    fn own(mut self, resource: &str, subresource: &str, own: Extension) -> Builder {
         let key = (group_resource(resource), subresource.into());
         self.extensions.answers.insert(key, own);
         self
@@ -189,7 +196,7 @@ impl Builder {
     /// The server.
     pub fn build(mut self) -> Result<Server, BuildError> {
         if let Some(built_in) = self.built_in {
-            let types = Types::new(&built_in.schemas);
+            let types = MetaSchemas::new(&built_in.schemas);
             let catalog = Catalog::new(self.registry.store(), built_in);
             return Ok(Server::join(
                 self.registry,
@@ -212,7 +219,7 @@ impl Builder {
                 definition::read(text, self.registry.store()).map_err(BuildError::Definition)?,
             );
         }
-        let types = Types::new(&schemas);
+        let types = MetaSchemas::new(&schemas);
         let catalog = Catalog::of(self.registry.store(), served, schemas, |_, _| None);
         let server = Server::join(self.registry, catalog, types, self.options, self.extensions);
         // What it serves is there from the beginning: it has nothing to start.
@@ -220,8 +227,8 @@ impl Builder {
         Ok(server)
     }
 
-    fn join_hooks(&mut self, schemas: &mut Schemas) -> Result<Vec<Served>, BuildError> {
-        let mut served: Vec<Served> = Vec::new();
+    fn join_hooks(&mut self, schemas: &mut Schemas) -> Result<Vec<ServedKind>, BuildError> {
+        let mut served: Vec<ServedKind> = Vec::new();
         for data in std::mem::take(&mut schemas.kinds) {
             let name = format!("{}.{}", data.gvk.api_version(), data.gvk.kind);
             let hooks = self
@@ -243,8 +250,8 @@ impl Builder {
     }
 
     /// Whatever is said of a resource or kind must be said of one that is there.
-    fn check(&self, all: &[Served]) -> Result<(), BuildError> {
-        let kinds = || all.iter().map(Served::kind);
+    fn check(&self, all: &[ServedKind]) -> Result<(), BuildError> {
+        let kinds = || all.iter().map(ServedKind::kind);
         for kind in kinds() {
             if kind.plural.is_empty() && !kind.verbs.is_empty() {
                 return Err(BuildError::Unknown(format!("plural name of {}", kind.gvk)));

@@ -7,12 +7,12 @@ use mizzen_object::{Action, Hooks as _, Kind, User, Violations, custom};
 use mizzen_registry::{Revision, Store};
 use mizzen_value::{Value, yaml};
 
-use crate::catalog::Served;
+use crate::catalog::ServedKind;
 use crate::crd::{CrdConverter, CrdDependencies};
 use mizzen_openapi::Published;
 
 /// The kinds of a CustomResourceDefinition that are served. An error says all that is wrong with it.
-pub(super) fn read(text: &str, store: &Store) -> Result<Vec<Served>, String> {
+pub(super) fn read(text: &str, store: &Store) -> Result<Vec<ServedKind>, String> {
     let document = yaml::read(text.as_bytes()).map_err(|error| error.to_string())?;
     if let Some(complaint) = document.complaint {
         return Err(complaint.to_string());
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str, store: &Store) -> Result<Vec<Served>, String> {
     let versions = definition["spec"]["versions"].list();
     let serve = |(kind, version): (&Kind, &Value)| {
         let schema = Some(Arc::new(version["schema"]["openAPIV3Schema"].clone()));
-        Served {
+        ServedKind {
             published: Published {
                 kind: kind.clone(),
                 schema,

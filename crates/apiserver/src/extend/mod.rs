@@ -14,10 +14,10 @@ mod definition;
 mod non_resource;
 mod storage;
 
-pub use admit::Admit;
+pub use admit::AdmissionPlugin;
 pub(crate) use admit::{mutate, validate};
-pub use asked::Asked;
-pub use below::Below;
+pub use asked::RequestInfo;
+pub use below::SubresourceHandler;
 pub use builder::{BuildError, Builder};
 pub use non_resource::{NonResourceHandler, NonResourceRequest};
 pub use storage::Storage;
@@ -31,20 +31,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use mizzen_object::{GroupResource, Status};
-use mizzen_registry::{Future, Resource};
+use mizzen_registry::{BoxFuture, Resource};
 use mizzen_value::{Str, json};
 
 use crate::admission::WriteStrategy;
-use crate::answer::Answer;
 use crate::request::{Request, ResourcePath};
-use crate::verbs::Call;
+use crate::response::Response;
+use crate::verbs::ResourceCall;
 use crate::{Server, User};
 
 /// What a server's author has added to it.
 #[derive(Default)]
 pub(crate) struct Extensions {
-    admission: Vec<Arc<dyn Admit>>,
-    answers: HashMap<(GroupResource, Str), Own>,
+    admission: Vec<Arc<dyn AdmissionPlugin>>,
+    answers: HashMap<(GroupResource, Str), Extension>,
     connections: HashMap<(GroupResource, Str), Handler>,
     write_strategies: Vec<Arc<dyn WriteStrategy>>,
     hints: Option<Arc<dyn Hints>>,
@@ -52,7 +52,7 @@ pub(crate) struct Extensions {
 }
 
 /// Answers a request about a resource or a subresource, with everything that the server knows of it.
-pub type Handler = for<'a> fn(&'a Call<'a>) -> Future<'a, Result<Answer, Status>>;
+pub type Handler = for<'a> fn(&'a ResourceCall<'a>) -> BoxFuture<'a, Result<Response, Status>>;
 
 /// Warnings for clients that look for something that the server could serve but does not.
 pub trait Hints: Send + Sync {
@@ -65,15 +65,15 @@ pub trait Hints: Send + Sync {
 
 /// Who answers instead of the registry.
 #[derive(Clone)]
-pub(crate) enum Own {
+pub(crate) enum Extension {
     Storage(Arc<dyn Storage>),
-    Below(Arc<dyn Below>),
+    Below(Arc<dyn SubresourceHandler>),
     Handler(Handler),
 }
 
 impl Extensions {
     /// The storage or handler that answers a call instead of the registry.
-    pub(crate) fn answers(&self, call: &Call) -> Option<&Own> {
+    pub(crate) fn answers(&self, call: &ResourceCall) -> Option<&Extension> {
         if self.answers.is_empty() {
             return None;
         }
@@ -89,7 +89,7 @@ impl Extensions {
             && !path.name.is_empty()
             && !path.verb_in_path
             && !resource.is_custom()
-            && path.placed == resource.kind().is_namespaced();
+            && path.has_namespace == resource.kind().is_namespaced();
         if !is_connection || self.connections.is_empty() {
             return None;
         }
@@ -111,12 +111,12 @@ impl Extensions {
     }
 
     /// Who has the objects of a call's resource, if it is not the store.
-    pub(crate) fn storage(&self, call: &Call) -> Option<&dyn Storage> {
+    pub(crate) fn storage(&self, call: &ResourceCall) -> Option<&dyn Storage> {
         match self
             .answers
             .get(&(call.resource.kind().resource(), Str::default()))
         {
-            Some(Own::Storage(storage)) => Some(&**storage),
+            Some(Extension::Storage(storage)) => Some(&**storage),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 
 /// A request for a path that names no resource. Its user was authenticated and authorized.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,10 @@ pub struct NonResourceRequest<'a> {
 /// Serves some non-resource paths, such as `/debug/flags/v`.
 pub trait NonResourceHandler: fmt::Debug + Send + Sync {
     /// The response, or none if the path is not this handler's.
-    fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>>;
+    fn serve<'a>(
+        &'a self,
+        request: NonResourceRequest<'a>,
+    ) -> BoxFuture<'a, Option<Response<Bytes>>>;
 
     /// The paths that the index at `/` lists.
     fn listed_paths(&self) -> Vec<String> {

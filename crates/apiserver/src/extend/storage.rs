@@ -1,11 +1,11 @@
 //! A storage that the server's author writes: objects that are computed, or kept somewhere else.
 
 use mizzen_object::Status;
-use mizzen_registry::{Future, WatchChange};
+use mizzen_registry::{BoxFuture, WatchChange};
 use mizzen_value::Value;
 use tokio::sync::mpsc::Receiver;
 
-use super::Asked;
+use super::RequestInfo;
 
 /// Has the objects of one resource instead of the store.
 ///
@@ -33,10 +33,10 @@ use super::Asked;
 /// ```
 pub trait Storage: Send + Sync {
     /// All objects of the namespace, or of all if it is empty. What selectors leave out is left out afterwards.
-    fn list<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Vec<Value>, Status>>;
+    fn list<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Vec<Value>, Status>>;
 
     /// One object. Unless said otherwise it is looked for in the list.
-    fn get<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Value, Status>> {
+    fn get<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             let found = self.list(asked).await?.into_iter();
             let mut found = found.filter(|object| object["metadata"]["name"].str() == asked.name);
@@ -47,31 +47,31 @@ pub trait Storage: Send + Sync {
     /// Takes a new object, which is admitted and validated, and returns it as it is now.
     fn create<'a>(
         &'a self,
-        asked: &'a Asked<'a>,
+        asked: &'a RequestInfo<'a>,
         _object: Value,
-    ) -> Future<'a, Result<Value, Status>> {
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async { Err(asked.unsupported()) })
     }
 
     /// Takes an object in place of the one that is there, and returns it as it is now.
     fn update<'a>(
         &'a self,
-        asked: &'a Asked<'a>,
+        asked: &'a RequestInfo<'a>,
         _object: Value,
-    ) -> Future<'a, Result<Value, Status>> {
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async { Err(asked.unsupported()) })
     }
 
     /// Removes an object and returns it as it was.
-    fn delete<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Value, Status>> {
+    fn delete<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async { Err(asked.unsupported()) })
     }
 
     /// The changes from now on; what is there already comes first, as additions. The watch ends with the channel.
     fn watch<'a>(
         &'a self,
-        asked: &'a Asked<'a>,
-    ) -> Future<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
+        asked: &'a RequestInfo<'a>,
+    ) -> BoxFuture<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
         Box::pin(async { Err(asked.unsupported()) })
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mizzen_registry::{Changed, Changes, Follower, Resource};
+use mizzen_registry::{Changed, FollowedChanges, Follower, Resource};
 use mizzen_value::{Str, Value};
 
 use super::flows::{FlowConfiguration, FlowSchema};
@@ -63,14 +63,14 @@ impl ConfigObjects {
     /// Applies changes. Returns whether the configuration changed; a status does not count.
     fn catch_up(&mut self) -> bool {
         match self.follower.changes() {
-            Changes::All(objects) => {
+            FollowedChanges::All(objects) => {
                 self.objects = objects
                     .into_iter()
                     .map(|object| (name(&object), object))
                     .collect();
                 true
             }
-            Changes::Some(changed) => changed
+            FollowedChanges::Some(changed) => changed
                 .into_iter()
                 .fold(false, |matters, change| self.apply_change(change) | matters),
         }

@@ -9,7 +9,7 @@ use super::OwnedSemaphorePermit;
 use super::flows::FlowSchema;
 use super::seat_lease::SeatLease;
 use super::watch_tracker::WatchRegistration;
-use crate::answer::Answer;
+use crate::response::Response;
 
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -68,7 +68,7 @@ impl FlowTicket {
 
     /// Adds the UIDs of the flow schema and priority level to the response. Names are not
     /// disclosed.
-    pub(crate) fn set_response_headers(&self, answer: &mut Answer) {
+    pub(crate) fn set_response_headers(&self, answer: &mut Response) {
         let Some(schema) = self.schema.get() else {
             return;
         };

@@ -51,12 +51,12 @@ use mizzen_metrics::Families;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::answer::{self, Answer};
 use crate::authorization::request::request_attributes;
-use crate::authorization::{Attributes, Resource, Target};
+use crate::authorization::{Attributes, AttributesTarget, ResourceAttributes};
 use crate::catalog::Catalog;
 use crate::request::Request;
-use crate::server::Inner;
+use crate::response::{self, Response};
+use crate::server::ServerParts;
 use config_consumer::{ConfigConsumer, ConfigSources};
 use entry::{ArrivingRequest, RequestDigest};
 pub(crate) use flow_ticket::{FlowTicket, HeldSeats};
@@ -149,7 +149,11 @@ impl FlowControl {
 
     /// Waits for the seats of a request, which then holds them in its ticket. The error is the
     /// response to a rejected request.
-    pub(crate) async fn admit(&self, server: &Inner, request: &Request) -> Result<(), Answer> {
+    pub(crate) async fn admit(
+        &self,
+        server: &ServerParts,
+        request: &Request,
+    ) -> Result<(), Response> {
         let attributes = request_attributes(request);
         // Long-running requests are exempt. Of a watch only the initialization takes seats.
         if attributes.is_long_running() && attributes.verb != "watch" {
@@ -168,9 +172,10 @@ impl FlowControl {
                     .wait_for_seats(server, request, &attributes, config.classify(&attributes))
                     .await?;
                 let registration = match attributes.target {
-                    Target::Resource(resource) if attributes.verb == "watch" => {
+                    AttributesTarget::Resource(resource) if attributes.verb == "watch" => {
                         let fields = request.query.text("fieldSelector");
-                        self.watchers.register(&Resource { fields, ..resource })
+                        self.watchers
+                            .register(&ResourceAttributes { fields, ..resource })
                     }
                     _ => None,
                 };
@@ -184,18 +189,18 @@ impl FlowControl {
 
     async fn wait_for_seats(
         &self,
-        server: &Inner,
+        server: &ServerParts,
         request: &Request,
         attributes: &Attributes<'_>,
         schema: Arc<FlowSchema>,
-    ) -> Result<SeatLease, Answer> {
+    ) -> Result<SeatLease, Response> {
         let arriving = self.describe_request(server, request, attributes, &schema);
         let level = schema.level.clone();
         request.ticket.set_schema(schema);
         let entered = level.admit(arriving);
         let (mut lease, wait) = entered.map_err(|_| too_many(level.retry_after()))?;
         if let Some(wait) = wait
-            && !lease.wait(wait, request.deadline.of_turn()).await
+            && !lease.wait(wait, request.deadline.queue_deadline()).await
         {
             return Err(too_many(level.retry_after()));
         }
@@ -204,20 +209,20 @@ impl FlowControl {
 
     fn describe_request(
         &self,
-        server: &Inner,
+        server: &ServerParts,
         request: &Request,
         attributes: &Attributes,
         schema: &FlowSchema,
     ) -> ArrivingRequest {
         let (work, watchers) = match &attributes.target {
-            Target::Resource(resource) => work_estimator::estimate_work(
+            AttributesTarget::Resource(resource) => work_estimator::estimate_work(
                 server,
                 request,
                 resource,
                 schema.max_request_seats,
                 &self.watchers,
             ),
-            Target::Page(_) => (WorkEstimate::ONE, None),
+            AttributesTarget::NonResource(_) => (WorkEstimate::ONE, None),
         };
         let (flow, flow_hash) = schema.flow_distinguisher(attributes);
         let digest = RequestDigest {
@@ -243,19 +248,19 @@ impl FlowControl {
     }
 
     /// A debug dump, if there is one at that path.
-    pub(crate) fn dump_page(&self, path: &str, has_details: bool) -> Option<Answer> {
+    pub(crate) fn dump_page(&self, path: &str, has_details: bool) -> Option<Response> {
         let (ConcurrencyLimiter::PriorityAndFairness(config), Some(name)) =
             (&self.limiter, path.strip_prefix(dump::ROOT))
         else {
             return None;
         };
         let text = dump::render_dump(&config.flows(), name, has_details, self.began)?;
-        Some(answer::answer(200, "text/plain; charset=utf-8", text))
+        Some(response::with_body(200, "text/plain; charset=utf-8", text))
     }
 }
 
 /// Starts the loops that adjust borrowing and that maintain the status of flow schemas.
-pub(crate) fn start(server: &Arc<Inner>) {
+pub(crate) fn start(server: &Arc<ServerParts>) {
     let ConcurrencyLimiter::PriorityAndFairness(config) = &server.flow_control.limiter else {
         return;
     };
@@ -280,8 +285,8 @@ pub(crate) fn start(server: &Arc<Inner>) {
 }
 
 /// 429 with a `Retry-After` header.
-fn too_many(seconds: u64) -> Answer {
-    let mut answer = answer::text(429, "Too many requests, please try again later.\n");
+fn too_many(seconds: u64) -> Response {
+    let mut answer = response::text(429, "Too many requests, please try again later.\n");
     answer
         .headers_mut()
         .insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));

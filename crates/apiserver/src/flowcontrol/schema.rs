@@ -3,7 +3,7 @@
 use mizzen_object::User;
 use mizzen_value::{Str, Value};
 
-use crate::authorization::{Attributes, Resource, Target};
+use crate::authorization::{Attributes, AttributesTarget, ResourceAttributes};
 
 /// Matches everything, as the only item.
 const ALL: &str = "*";
@@ -57,7 +57,7 @@ impl Distinguisher {
     pub(super) fn value_for<'a>(self, attributes: &Attributes<'a>) -> &'a str {
         match (self, attributes.target) {
             (Distinguisher::User, _) => &attributes.user.name,
-            (Distinguisher::Namespace, Target::Resource(resource)) => resource.namespace,
+            (Distinguisher::Namespace, AttributesTarget::Resource(resource)) => resource.namespace,
             _ => "",
         }
     }
@@ -96,11 +96,11 @@ impl PolicyRules {
             .iter()
             .any(|subject| subject.matches(attributes.user))
             && match &attributes.target {
-                Target::Resource(resource) => self
+                AttributesTarget::Resource(resource) => self
                     .resources
                     .iter()
                     .any(|rule| rule.matches(attributes.verb, resource)),
-                Target::Page(path) => self
+                AttributesTarget::NonResource(path) => self
                     .non_resources
                     .iter()
                     .any(|rule| rule.matches(attributes.verb, path)),
@@ -199,7 +199,7 @@ impl ResourceRule {
         }
     }
 
-    fn matches(&self, verb: &str, target: &Resource) -> bool {
+    fn matches(&self, verb: &str, target: &ResourceAttributes) -> bool {
         let is_resource = |name: &str| match name.strip_prefix(target.resource) {
             Some("") => target.subresource.is_empty(),
             Some(rest) => rest.strip_prefix('/').is_some_and(|subresource| {
@@ -272,7 +272,7 @@ mod tests {
         let attributes = Attributes {
             user,
             verb: "get",
-            target: Target::Page("/"),
+            target: AttributesTarget::NonResource("/"),
         };
         assert_eq!(
             rules.matches(&attributes),
@@ -312,11 +312,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_resource(rule: &str, verb: &str, resource: Resource, expected: bool) {
+    fn check_resource(rule: &str, verb: &str, resource: ResourceAttributes, expected: bool) {
         let rules = rules(&format!(
             r#"{{"subjects":[{{"kind":"User","user":{{"name":"*"}}}}],"resourceRules":[{rule}]}}"#
         ));
-        let (user, target) = (User::component("ann"), Target::Resource(resource));
+        let (user, target) = (User::component("ann"), AttributesTarget::Resource(resource));
         assert_eq!(
             rules.matches(&Attributes {
                 user: &user,
@@ -332,18 +332,18 @@ mod tests {
     fn a_resource_rule_names_verbs_groups_resources_and_namespaces() {
         let leases = r#"{"verbs":["get","update"],"apiGroups":["coordination.k8s.io"],"resources":["leases"],
             "namespaces":["kube-system"]}"#;
-        let lease = Resource {
+        let lease = ResourceAttributes {
             group: "coordination.k8s.io",
             resource: "leases",
             namespace: "kube-system",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check_resource(leases, "update", lease, true);
         check_resource(leases, "list", lease, false);
         check_resource(
             leases,
             "update",
-            Resource {
+            ResourceAttributes {
                 group: "apps",
                 ..lease
             },
@@ -352,7 +352,7 @@ mod tests {
         check_resource(
             leases,
             "update",
-            Resource {
+            ResourceAttributes {
                 namespace: "default",
                 ..lease
             },
@@ -361,7 +361,7 @@ mod tests {
         check_resource(
             leases,
             "update",
-            Resource {
+            ResourceAttributes {
                 namespace: "",
                 ..lease
             },
@@ -370,7 +370,7 @@ mod tests {
         check_resource(
             leases,
             "update",
-            Resource {
+            ResourceAttributes {
                 subresource: "status",
                 ..lease
             },
@@ -381,15 +381,15 @@ mod tests {
     #[test]
     fn a_subresource_is_named_with_its_resource() {
         let rule = r#"{"verbs":["*"],"apiGroups":["*"],"resources":["nodes","nodes/status"],"clusterScope":true}"#;
-        let node = Resource {
+        let node = ResourceAttributes {
             resource: "nodes",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         check_resource(rule, "get", node, true);
         check_resource(
             rule,
             "get",
-            Resource {
+            ResourceAttributes {
                 subresource: "status",
                 ..node
             },
@@ -398,7 +398,7 @@ mod tests {
         check_resource(
             rule,
             "get",
-            Resource {
+            ResourceAttributes {
                 subresource: "proxy",
                 ..node
             },
@@ -407,7 +407,7 @@ mod tests {
         check_resource(
             rule,
             "get",
-            Resource {
+            ResourceAttributes {
                 resource: "node",
                 subresource: "s/status",
                 ..node
@@ -417,7 +417,7 @@ mod tests {
         check_resource(
             rule,
             "get",
-            Resource {
+            ResourceAttributes {
                 namespace: "a",
                 ..node
             },

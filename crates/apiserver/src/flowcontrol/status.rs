@@ -8,12 +8,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use mizzen_object::User;
 use mizzen_object::condition::find;
-use mizzen_registry::{Changes, Follower, Resource};
+use mizzen_registry::{FollowedChanges, Follower, Resource};
 use mizzen_value::{Str, Value, json, value};
 
 use super::config_consumer::ConfigSources;
 use super::level::PriorityLevelConfiguration;
-use crate::server::{Inner, Server};
+use crate::server::{Server, ServerParts};
 
 /// The field manager of the status.
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
@@ -22,7 +22,7 @@ const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Writes conditions after each change, until the server stops.
-pub(super) async fn run_status_updates(server: Weak<Inner>, sources: ConfigSources) {
+pub(super) async fn run_status_updates(server: Weak<ServerParts>, sources: ConfigSources) {
     loop {
         let (levels, schemas) = (next_change(&sources.levels), next_change(&sources.schemas));
         match server.upgrade() {
@@ -49,7 +49,7 @@ fn next_change(resource: &Resource) -> impl Future<Output = ()> + use<> {
     }
 }
 
-async fn stopped(server: &Weak<Inner>) {
+async fn stopped(server: &Weak<ServerParts>) {
     let Some(mut stopping) = server.upgrade().map(|server| server.stopping.subscribe()) else {
         return;
     };
@@ -58,15 +58,15 @@ async fn stopped(server: &Weak<Inner>) {
 
 fn list_objects(resource: &Resource) -> Vec<Value> {
     match Follower::new(resource.clone()).changes() {
-        Changes::All(objects) => objects,
-        Changes::Some(changed) => changed
+        FollowedChanges::All(objects) => objects,
+        FollowedChanges::Some(changed) => changed
             .into_iter()
             .filter_map(|changed| changed.after)
             .collect(),
     }
 }
 
-async fn update_conditions(server: &Arc<Inner>, sources: &ConfigSources) {
+async fn update_conditions(server: &Arc<ServerParts>, sources: &ConfigSources) {
     let levels: HashSet<Str> = list_objects(&sources.levels)
         .iter()
         .filter_map(PriorityLevelConfiguration::from_object)

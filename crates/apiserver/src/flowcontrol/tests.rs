@@ -18,8 +18,8 @@ use super::priority_level::PriorityLevel;
 use super::seat_lease::SeatLease;
 use super::server_concurrency::{Phase, ServerConcurrency};
 use super::work_estimate::WorkEstimate;
-use crate::authorization::{Attributes, Target};
-use crate::request::{Query, RequestInfo};
+use crate::authorization::{Attributes, AttributesTarget};
+use crate::request::{RequestInfo, RequestQuery};
 
 const SERVICE: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(15);
@@ -64,14 +64,14 @@ impl Fixture {
         let attributes = Attributes {
             user: &user,
             verb: "get",
-            target: Target::Page("/version"),
+            target: AttributesTarget::NonResource("/version"),
         };
         let schema = self.flows.find_schema(&attributes).clone();
         let (_, hash) = schema.flow_distinguisher(&attributes);
         let info = RequestInfo::new(
             &Method::GET,
             &Uri::from_static("/version"),
-            &Query::default(),
+            &RequestQuery::default(),
         )
         .unwrap();
         let digest = RequestDigest {
@@ -524,7 +524,7 @@ fn check_level(fixture: &Fixture, user: &User, level: &str) {
     let attributes = Attributes {
         user,
         verb: "get",
-        target: Target::Page("/version"),
+        target: AttributesTarget::NonResource("/version"),
     };
     assert_eq!(
         fixture.flows.find_schema(&attributes).level.name,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mizzen_object::select::FieldSelector;
 use mizzen_value::Str;
 
-use crate::authorization::Resource;
+use crate::authorization::ResourceAttributes;
 
 /// All watches, by what they watch.
 #[derive(Clone, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct WatchRegistration {
 impl WatchTracker {
     /// Registers a watch. Kubernetes: watches of the pods of one node are not counted, for they get
     /// few events (flowcontrol/watch_tracker.go).
-    pub(super) fn register(&self, target: &Resource) -> Option<WatchRegistration> {
+    pub(super) fn register(&self, target: &ResourceAttributes) -> Option<WatchRegistration> {
         let selects_one_node = || {
             let fields = FieldSelector::parse(target.fields).unwrap_or_default();
             fields
@@ -50,7 +50,7 @@ impl WatchTracker {
     }
 
     /// How many watches a write notifies.
-    pub(super) fn count(&self, target: &Resource) -> usize {
+    pub(super) fn count(&self, target: &ResourceAttributes) -> usize {
         let all = identify_watch(target, "", "");
         self.with_counts(|counts| {
             let count = |watched| counts.get(&watched).copied().unwrap_or_default();
@@ -90,7 +90,7 @@ impl Drop for WatchRegistration {
     }
 }
 
-fn identify_watch(target: &Resource, namespace: &str, name: &str) -> WatchIdentifier {
+fn identify_watch(target: &ResourceAttributes, namespace: &str, name: &str) -> WatchIdentifier {
     WatchIdentifier {
         group: target.group.into(),
         resource: target.resource.into(),
@@ -103,12 +103,12 @@ fn identify_watch(target: &Resource, namespace: &str, name: &str) -> WatchIdenti
 mod tests {
     use super::*;
 
-    fn pods(namespace: &'static str, name: &'static str) -> Resource<'static> {
-        Resource {
+    fn pods(namespace: &'static str, name: &'static str) -> ResourceAttributes<'static> {
+        ResourceAttributes {
             resource: "pods",
             namespace,
             name,
-            ..Resource::default()
+            ..ResourceAttributes::default()
         }
     }
 
@@ -131,9 +131,9 @@ mod tests {
         );
         assert_eq!(watchers.count(&pods("c", "x")), 1);
         assert_eq!(
-            watchers.count(&Resource {
+            watchers.count(&ResourceAttributes {
                 resource: "nodes",
-                ..Resource::default()
+                ..ResourceAttributes::default()
             }),
             0
         );
@@ -144,11 +144,11 @@ mod tests {
     #[test]
     fn watches_of_the_pods_of_a_node_are_not_counted() {
         let watchers = WatchTracker::default();
-        let _one = watchers.register(&Resource {
+        let _one = watchers.register(&ResourceAttributes {
             fields: "spec.nodeName=n1",
             ..pods("", "")
         });
-        let _other = watchers.register(&Resource {
+        let _other = watchers.register(&ResourceAttributes {
             fields: "spec.nodeName!=n1",
             ..pods("", "")
         });

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::watch_tracker::WatchTracker;
 use super::work_estimate::{SeatSeconds, WorkEstimate};
 use crate::authorization;
-use crate::request::{Query, Request};
-use crate::server::Inner;
+use crate::request::{Request, RequestQuery};
+use crate::server::ServerParts;
 
 /// The maximum seats of a list, and of a write.
 const LIST_LIMIT: usize = 100;
@@ -22,9 +22,9 @@ const TELLING: Duration = Duration::from_millis(5);
 
 /// Estimates the work of a request, and how many watches it notifies.
 pub(super) fn estimate_work(
-    server: &Inner,
+    server: &ServerParts,
     request: &Request,
-    target: &authorization::Resource,
+    target: &authorization::ResourceAttributes,
     max_request_seats: Option<usize>,
     watches: &WatchTracker,
 ) -> (WorkEstimate, Option<usize>) {
@@ -55,9 +55,9 @@ pub(super) fn estimate_work(
 
 /// The seats of a list, or of a watch that starts with one. An invalid request takes the maximum.
 fn list(
-    server: &Inner,
+    server: &ServerParts,
     request: &Request,
-    target: &authorization::Resource,
+    target: &authorization::ResourceAttributes,
     is_watch: bool,
     refused: usize,
 ) -> usize {
@@ -87,7 +87,7 @@ fn list(
 }
 
 /// Whether upstream would serve it from the watch cache (storage/cacher/delegator).
-fn is_cached(query: &Query) -> bool {
+fn is_cached(query: &RequestQuery) -> bool {
     let is_limited = query
         .int("limit")
         .is_ok_and(|limit| limit.is_some_and(|limit| limit > 0));
@@ -185,7 +185,7 @@ mod tests {
     fn a_list_that_upstream_reads_from_etcd_is_known_by_its_options() {
         let check = |query: &str, expected: bool| {
             assert_eq!(
-                is_cached(&Query::parse(&format!("/?{query}").parse().unwrap())),
+                is_cached(&RequestQuery::parse(&format!("/?{query}").parse().unwrap())),
                 expected,
                 "{query}"
             );

@@ -1,16 +1,21 @@
 //! GET of a URL, with a limit on the response.
 
 use bytes::Bytes;
-use mizzen_transport::Call;
+use mizzen_transport::RedirectingCall;
 use mizzen_value::json;
 
 use super::hook::{address, read};
-use super::{Client, Limit, SendError, Target, Trust};
+use super::{CallLimit, OutgoingClient, SendError, Target, Trust};
 
-impl Client {
+impl OutgoingClient {
     /// The body of a 200 response. Only HTTPS is supported.
-    pub async fn get(&self, url: &str, trust: &Trust, limit: Limit) -> Result<Bytes, SendError> {
-        let response = Call::get(url)
+    pub async fn get(
+        &self,
+        url: &str,
+        trust: &Trust,
+        limit: CallLimit,
+    ) -> Result<Bytes, SendError> {
+        let response = RedirectingCall::get(url)
             .send(self, limit.until, |uri| {
                 address(uri)?;
                 Target::at(uri, trust)

@@ -7,12 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
 use hyper::body::Incoming;
-use mizzen_transport::{Call, read_body};
+use mizzen_transport::{RedirectingCall, read_body};
 use mizzen_value::percent::decode;
 use mizzen_value::{Value, json};
 use tokio::time::timeout_at;
 
-use super::{Client, Limit, SendError, ServiceReference, Target, Trust, clean_path};
+use super::{CallLimit, OutgoingClient, SendError, ServiceReference, Target, Trust, clean_path};
 
 /// How much of a response that is no object is shown in an error.
 const MAX_SHOWN: usize = 2048;
@@ -90,10 +90,10 @@ impl WebhookClient {
     /// Posts a review and returns the body of a successful response. `query` is added to the URL and may be empty.
     pub(crate) async fn post(
         &self,
-        client: &Client,
+        client: &OutgoingClient,
         query: &str,
         body: Bytes,
-        limit: Limit,
+        limit: CallLimit,
     ) -> Result<Bytes, SendError> {
         let mut url = self.url()?;
         if !query.is_empty() {
@@ -105,7 +105,7 @@ impl WebhookClient {
     }
 
     /// The server of a URL: the webhook, or one that it redirects to.
-    fn target(&self, client: &Client, uri: &Uri) -> Result<Target, SendError> {
+    fn target(&self, client: &OutgoingClient, uri: &Uri) -> Result<Target, SendError> {
         let called = address(uri)?;
         let (address, server_name, http2) = match &self.location {
             WebhookLocation::Service(service, _)
@@ -155,9 +155,9 @@ pub(super) fn address(uri: &Uri) -> Result<String, SendError> {
 
 /// Sends a request, and retries while the server responds with `Retry-After`. The target is resolved each time.
 pub(super) async fn exchange(
-    client: &Client,
-    limit: Limit,
-    call: Call,
+    client: &OutgoingClient,
+    limit: CallLimit,
+    call: RedirectingCall,
     target: impl Fn(&Uri) -> Result<Target, SendError>,
 ) -> Result<Response<Incoming>, SendError> {
     let mut retries = 0;
@@ -179,7 +179,7 @@ pub(super) fn json_post(
     agent: &'static str,
     token: Option<&str>,
     body: Bytes,
-) -> Result<Call, SendError> {
+) -> Result<RedirectingCall, SendError> {
     let mut headers = HeaderMap::new();
     headers.insert(
         header::CONTENT_TYPE,
@@ -197,7 +197,7 @@ pub(super) fn json_post(
             bearer.map_err(|error| SendError(error.to_string()))?,
         );
     }
-    Ok(Call {
+    Ok(RedirectingCall {
         method: Method::POST,
         url,
         headers,
@@ -221,7 +221,7 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
 /// The code of a response, and its body if it is successful.
 pub(super) async fn read_response(
     response: Response<Incoming>,
-    limit: Limit,
+    limit: CallLimit,
 ) -> (u16, Result<Bytes, SendError>) {
     let (head, body) = response.into_parts();
     let code = head.status.as_u16();
@@ -242,7 +242,7 @@ pub(super) async fn read_response(
 }
 
 /// The whole body, within the limit.
-pub(super) async fn read(body: Incoming, limit: Limit) -> Result<Bytes, SendError> {
+pub(super) async fn read(body: Incoming, limit: CallLimit) -> Result<Bytes, SendError> {
     read_body(body, limit).await.map_err(|error| {
         SendError(format!(
             "unexpected error when reading response body. Please retry. Original error: {error}"

@@ -23,27 +23,27 @@ use mizzen_value::clock::Clock;
 use crate::catalog::Catalog;
 pub(crate) use hook::WebhookClient;
 pub(crate) use remote::jittered;
-pub use remote::{PostError, Remote};
+pub use remote::{KubeconfigWebhook, PostError};
 pub use service::{ServiceReference, ServiceResolver};
-pub use transport::{Anyone, Identity};
-pub(crate) use transport::{Limit, Outgoing, SendError, Target, Trust, clean_path, whole};
+pub use transport::{AnyServerCertificate, ClientIdentity};
+pub(crate) use transport::{CallLimit, Outgoing, SendError, Target, Trust, clean_path, whole};
 
 /// An HTTPS client that can resolve Services. Cheap to clone.
 #[derive(Clone)]
-pub struct Client {
+pub struct OutgoingClient {
     transport: transport::Client,
     services: Arc<ServiceResolver>,
 }
 
-impl Client {
+impl OutgoingClient {
     /// A client with `identity` as its client certificate for aggregated servers; `own` is the address of this server.
     pub(crate) fn new(
         registry: &Registry,
         catalog: &Catalog,
-        identity: Option<Identity>,
+        identity: Option<ClientIdentity>,
         own: &str,
-    ) -> Client {
-        Client::with(
+    ) -> OutgoingClient {
+        OutgoingClient::with(
             registry,
             identity,
             ServiceResolver::new(registry, catalog, own),
@@ -51,13 +51,17 @@ impl Client {
     }
 
     /// A client without Services.
-    pub fn plain(registry: &Registry, identity: Option<Identity>) -> Client {
-        Client::with(registry, identity, ServiceResolver::empty(registry))
+    pub fn plain(registry: &Registry, identity: Option<ClientIdentity>) -> OutgoingClient {
+        OutgoingClient::with(registry, identity, ServiceResolver::empty(registry))
     }
 
-    fn with(registry: &Registry, identity: Option<Identity>, services: ServiceResolver) -> Client {
+    fn with(
+        registry: &Registry,
+        identity: Option<ClientIdentity>,
+        services: ServiceResolver,
+    ) -> OutgoingClient {
         let clock = Arc::new(RegistryClock(registry.clone()));
-        Client {
+        OutgoingClient {
             transport: transport::Client::new(clock, identity),
             services: Arc::new(services),
         }
@@ -69,7 +73,7 @@ impl Client {
     }
 }
 
-impl Deref for Client {
+impl Deref for OutgoingClient {
     type Target = transport::Client;
 
     fn deref(&self) -> &transport::Client {

@@ -9,7 +9,7 @@ use mizzen_value::time;
 use tokio::time::Instant;
 
 use super::hook::{self, exchange, json_post, read_response};
-use super::{Client, Limit, SendError, Target};
+use super::{CallLimit, OutgoingClient, SendError, Target};
 use crate::delegate::kubeconfig::WebhookKubeconfig;
 
 /// The largest response.
@@ -21,8 +21,8 @@ const ATTEMPTS: u32 = 5;
 const BACKOFF_FACTOR: f64 = 1.5;
 
 /// The server and our credentials for it.
-pub struct Remote {
-    client: Client,
+pub struct KubeconfigWebhook {
+    client: OutgoingClient,
     target: Target,
     url: String,
     token: Option<String>,
@@ -40,20 +40,23 @@ pub struct PostError {
     pub why: String,
 }
 
-impl Remote {
+impl KubeconfigWebhook {
     /// The server of a kubeconfig file; requests have our timeout in the URL.
-    pub fn new(file: &WebhookKubeconfig, registry: &Registry) -> Remote {
+    pub fn new(file: &WebhookKubeconfig, registry: &Registry) -> KubeconfigWebhook {
         // Over HTTP/1.1: the number of streams of one HTTP/2 connection is limited, and slow reviews would block the rest.
 
-        Remote {
+        KubeconfigWebhook {
             sends_timeout: true,
-            ..Remote::silent(file, registry)
+            ..KubeconfigWebhook::without_timeout(file, registry)
         }
         .over_http1()
     }
 
     /// The same without a timeout in the URL.
-    pub(crate) fn silent(file: &WebhookKubeconfig, registry: &Registry) -> Remote {
+    pub(crate) fn without_timeout(
+        file: &WebhookKubeconfig,
+        registry: &Registry,
+    ) -> KubeconfigWebhook {
         let WebhookKubeconfig {
             url,
             path,
@@ -71,8 +74,11 @@ impl Remote {
             as_front_proxy: true,
             http2: true,
         };
-        let (client, url) = (Client::plain(registry, identity), format!("{url}{path}"));
-        Remote {
+        let (client, url) = (
+            OutgoingClient::plain(registry, identity),
+            format!("{url}{path}"),
+        );
+        KubeconfigWebhook {
             client,
             target,
             url,
@@ -81,7 +87,7 @@ impl Remote {
         }
     }
 
-    fn over_http1(mut self) -> Remote {
+    fn over_http1(mut self) -> KubeconfigWebhook {
         self.target.http2 = false;
         self
     }
@@ -109,7 +115,7 @@ impl Remote {
     ) -> Result<Bytes, PostError> {
         for _ in 1..ATTEMPTS {
             match self.post(body.clone(), timeout).await {
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     tokio::time::sleep(jittered(registry, pause)).await
                 }
                 outcome => return outcome,
@@ -120,7 +126,11 @@ impl Remote {
     }
 
     /// Posts without reading the body of a successful response.
-    pub(crate) async fn tell(&self, body: Bytes, timeout: Duration) -> Result<(), PostError> {
+    pub(crate) async fn post_and_discard(
+        &self,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<(), PostError> {
         match self.exchange(body, timeout).await? {
             (200..=206, _) => Ok(()),
             (code, outcome) => Err(PostError {
@@ -151,7 +161,7 @@ impl Remote {
         body: Bytes,
         timeout: Duration,
     ) -> Result<(u16, Result<Bytes, SendError>), PostError> {
-        let limit = Limit {
+        let limit = CallLimit {
             until: Instant::now() + timeout,
             bytes: MAX_RESPONSE,
         };
@@ -183,13 +193,13 @@ pub(crate) fn jittered(registry: &Registry, pause: Duration) -> Duration {
 
 impl PostError {
     /// Whether it is transient, as upstream decides it (apiserver/pkg/util/webhook/webhook.go).
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         let lost = ["connection reset by peer", "http2: client connection lost"];
         matches!(self.code, Some(429 | 500 | 504)) || lost.iter().any(|end| self.why.ends_with(end))
     }
 
     /// Whether it is a timeout.
-    pub fn is_late(&self) -> bool {
+    pub fn is_timeout(&self) -> bool {
         self.code == Some(504) || self.why.ends_with("context deadline exceeded")
     }
 }

@@ -9,7 +9,7 @@ use mizzen_value::clock::{Clock, Random};
 use mizzen_value::{Value, json, value};
 use tokio::time::Instant;
 
-use super::{Client, Limit, ServiceReference, WebhookClient};
+use super::{CallLimit, OutgoingClient, ServiceReference, WebhookClient};
 use crate::Server;
 use crate::extend::BuiltInKinds;
 use peer::{Peer, Reaction};
@@ -53,14 +53,14 @@ fn server() -> Server {
     server.build().unwrap()
 }
 
-fn client() -> Client {
+fn client() -> OutgoingClient {
     server().0.client.clone()
 }
 
-async fn post(client: &Client, url: &str, bundle: &str, milliseconds: u64) -> String {
+async fn post(client: &OutgoingClient, url: &str, bundle: &str, milliseconds: u64) -> String {
     let hook = WebhookClient::parse(&value!({ "url": url, "caBundle": bundle }));
     let until = Instant::now() + Duration::from_millis(milliseconds);
-    let limit = Limit { until, bytes: 1000 };
+    let limit = CallLimit { until, bytes: 1000 };
     match hook
         .post(client, "timeout=3s", Bytes::from_static(b"{}"), limit)
         .await
@@ -223,7 +223,7 @@ async fn a_service_that_is_not_there_is_named() {
     let hook = WebhookClient::parse(
         &value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }),
     );
-    let limit = Limit {
+    let limit = CallLimit {
         until: Instant::now() + Duration::from_secs(1),
         bytes: 1000,
     };
@@ -397,7 +397,7 @@ async fn paths_are_cleaned_before_they_are_called() {
     let hook = WebhookClient::parse(
         &value!({ "service": { "namespace": "a", "name": "b", "path": "//c//d/" } }),
     );
-    let limit = Limit {
+    let limit = CallLimit {
         until: Instant::now() + Duration::from_secs(1),
         bytes: 1000,
     };
@@ -472,7 +472,7 @@ async fn pods_on_simulated_nodes_are_never_dialled() {
     let hook = WebhookClient::parse(
         &value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }),
     );
-    let limit = Limit {
+    let limit = CallLimit {
         until: Instant::now() + Duration::from_secs(1),
         bytes: 1000,
     };

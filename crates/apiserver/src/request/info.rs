@@ -13,22 +13,22 @@ use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::validate::names;
 use mizzen_value::Str;
 
-use super::{Query, decode};
+use super::{RequestQuery, decode};
 
 /// The verb and the target of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestInfo {
     verb: Cow<'static, str>,
-    target: Target,
+    target: RequestTarget,
     /// The one name that the field selector of a list or watch allows.
     selected_name: Str,
 }
 
 /// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum RequestTarget {
     /// A non-resource path, decoded.
-    Page(String),
+    NonResource(String),
     /// A resource path.
     Resource(ResourcePath),
 }
@@ -45,7 +45,7 @@ pub struct ResourcePath {
     /// Empty where the path has none, or an empty one.
     pub namespace: Str,
     /// Whether the path names a namespace, even an empty one.
-    pub placed: bool,
+    pub has_namespace: bool,
     /// Empty for the whole collection.
     pub name: Str,
     /// Empty for the object itself.
@@ -58,9 +58,9 @@ pub struct ResourcePath {
     pub unrouted: bool,
 }
 
-impl Default for Target {
-    fn default() -> Target {
-        Target::Page(String::new())
+impl Default for RequestTarget {
+    fn default() -> RequestTarget {
+        RequestTarget::NonResource(String::new())
     }
 }
 
@@ -74,7 +74,7 @@ impl RequestInfo {
     pub(crate) fn new(
         method: &Method,
         uri: &Uri,
-        query: &Query,
+        query: &RequestQuery,
     ) -> Result<RequestInfo, MissingResource> {
         let path = decode(uri.path());
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -106,7 +106,7 @@ impl RequestInfo {
         };
         Ok(RequestInfo {
             verb: verb.into(),
-            target: Target::Resource(target),
+            target: RequestTarget::Resource(target),
             selected_name,
         })
     }
@@ -119,17 +119,17 @@ impl RequestInfo {
         };
         RequestInfo {
             verb,
-            target: Target::Page(path.into_owned()),
+            target: RequestTarget::NonResource(path.into_owned()),
             selected_name: Str::default(),
         }
     }
 
     /// The info of a request that the server makes to itself.
     pub(crate) fn of_server(method: &Method, path: ResourcePath) -> RequestInfo {
-        let verb = verb(method, path.name.is_empty(), &Query::default());
+        let verb = verb(method, path.name.is_empty(), &RequestQuery::default());
         RequestInfo {
             verb: verb.into(),
-            target: Target::Resource(path),
+            target: RequestTarget::Resource(path),
             selected_name: Str::default(),
         }
     }
@@ -140,15 +140,15 @@ impl RequestInfo {
         &self.verb
     }
 
-    pub(crate) fn target(&self) -> &Target {
+    pub(crate) fn target(&self) -> &RequestTarget {
         &self.target
     }
 
     /// The path, if it is a resource path.
     pub(crate) fn resource(&self) -> Option<&ResourcePath> {
         match &self.target {
-            Target::Resource(path) => Some(path),
-            Target::Page(_) => None,
+            RequestTarget::Resource(path) => Some(path),
+            RequestTarget::NonResource(_) => None,
         }
     }
 
@@ -183,7 +183,7 @@ impl ResourcePath {
         ResourcePath {
             resource: part(0).into(),
             namespace: namespace.unwrap_or_default().into(),
-            placed: namespace.is_some(),
+            has_namespace: namespace.is_some(),
             name: part(1).into(),
             // Kubernetes: the path after the name belongs to the proxied server.
             subresource: if is_proxy { "" } else { part(2) }.into(),
@@ -195,13 +195,13 @@ impl ResourcePath {
     /// The namespace of the request. Kubernetes: a namespace is inside itself.
     pub(crate) fn scope(&self) -> &str {
         match self.resource.as_str() {
-            "namespaces" if !self.placed => &self.name,
+            "namespaces" if !self.has_namespace => &self.name,
             _ => &self.namespace,
         }
     }
 }
 
-fn verb(method: &Method, is_collection: bool, query: &Query) -> &'static str {
+fn verb(method: &Method, is_collection: bool, query: &RequestQuery) -> &'static str {
     match method.as_str() {
         "GET" | "HEAD" if !is_collection => "get",
         "GET" | "HEAD" if query.bool("watch").unwrap_or(false) => "watch",
@@ -216,7 +216,7 @@ fn verb(method: &Method, is_collection: bool, query: &Query) -> &'static str {
 }
 
 /// The only name that the field selector allows. Kubernetes: empty if any list option cannot be decoded.
-fn selected_name(query: &Query) -> Str {
+fn selected_name(query: &RequestQuery) -> Str {
     let fields = query.text("fieldSelector");
     if !fields.contains("metadata.name") {
         return Str::default();
@@ -240,7 +240,7 @@ mod tests {
 
     fn info(method: &str, uri: &str) -> RequestInfo {
         let (method, uri): (Method, Uri) = (method.parse().unwrap(), uri.parse().unwrap());
-        RequestInfo::new(&method, &uri, &Query::parse(&uri)).unwrap()
+        RequestInfo::new(&method, &uri, &RequestQuery::parse(&uri)).unwrap()
     }
 
     /// `verb group/version/namespace/resource/name/subresource`, or `verb path` of a non-resource path.
@@ -248,8 +248,8 @@ mod tests {
     fn check(method: &str, uri: &str, expected: &str) {
         let info = info(method, uri);
         let shown = match info.target() {
-            Target::Page(path) => path.clone(),
-            Target::Resource(path) => [
+            RequestTarget::NonResource(path) => path.clone(),
+            RequestTarget::Resource(path) => [
                 &path.group,
                 &path.version,
                 path.scope(),
@@ -414,7 +414,7 @@ mod tests {
         for path in ["/api/v1/watch", "/apis/apps/v1/watch/", "/api/v1/proxy"] {
             let uri: Uri = path.parse().unwrap();
             assert_eq!(
-                RequestInfo::new(&Method::GET, &uri, &Query::default()),
+                RequestInfo::new(&Method::GET, &uri, &RequestQuery::default()),
                 Err(MissingResource)
             );
         }

@@ -5,14 +5,14 @@ use http::{HeaderMap, HeaderValue, Method};
 use mizzen_object::User;
 use mizzen_value::{Value, json, time, value};
 
-use crate::server::{Inner, Server};
+use crate::server::{Server, ServerParts};
 
 /// The label with the date of the last use.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const DAY: i64 = 24 * 3600;
 
 /// Labels the secret with today's date, in the background.
-pub(super) fn record_use(server: &Inner, secret: &Value) {
+pub(super) fn record_use(server: &ServerParts, secret: &Value) {
     let Some(today) = missing_date(secret, server.registry.now()) else {
         return;
     };

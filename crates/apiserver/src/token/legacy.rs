@@ -8,7 +8,7 @@ use mizzen_value::{Value, value};
 use super::{find_object, last_used};
 use crate::authentication::secret::is_same;
 use crate::metrics::TokenUse;
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// Their issuer: the token controller, which has the server's key.
 pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
@@ -16,7 +16,11 @@ pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
 /// Whether a token with these bound claims is still valid.
-pub(super) fn check_legacy_token(server: &Inner, token: &str, bound: &Value) -> Result<(), String> {
+pub(super) fn check_legacy_token(
+    server: &ServerParts,
+    token: &str,
+    bound: &Value,
+) -> Result<(), String> {
     let (namespace, secret_name) = (bound["namespace"].str(), bound["secret"]["name"].str());
     let (name, uid) = (
         bound["serviceaccount"]["name"].str(),

@@ -2,19 +2,19 @@
 
 use mizzen_object::decode::from_unstructured;
 use mizzen_object::{Action, Kind, Status};
-use mizzen_registry::{Change, Future, Update};
+use mizzen_registry::{BoxFuture, Update, UpdateFn};
 use mizzen_value::time::to_unix;
 use mizzen_value::{Value, yaml};
 
-use super::{Call, check_name};
+use super::{ResourceCall, check_name};
 use crate::admission::Checks;
-use crate::answer::Answer;
 use crate::decode::{self, FieldValidation};
 use crate::field_manager::RequestFieldManager;
 use crate::options;
+use crate::response::Response;
 
-pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
-    let Call {
+pub(crate) async fn apply(call: &ResourceCall<'_>, action: Action) -> Result<Response, Status> {
+    let ResourceCall {
         server,
         request,
         resource,
@@ -51,7 +51,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
 }
 
 /// The applied configuration, and the strict errors of its YAML. Of a duplicate key the last one counts.
-pub(crate) fn config(call: &Call) -> Result<(Value, Option<String>), Status> {
+pub(crate) fn config(call: &ResourceCall) -> Result<(Value, Option<String>), Status> {
     let document = yaml::read(&call.request.body).map_err(|error| {
         Status::bad_request(format!(
             "error decoding YAML: error converting YAML to JSON: {error}"
@@ -70,7 +70,7 @@ pub(crate) fn config(call: &Call) -> Result<(Value, Option<String>), Status> {
 /// Rejects duplicate keys, or warns of them, as `fieldValidation` says. Kubernetes: after the merge, so that unknown fields
 /// are reported first, and alone (`applyPatcher` in handlers/patch.go).
 pub(super) fn check_duplicates(
-    call: &Call,
+    call: &ResourceCall,
     complaint: Option<&str>,
     strictness: FieldValidation,
 ) -> Result<(), Status> {
@@ -87,15 +87,15 @@ pub(super) fn check_duplicates(
 }
 
 struct Applied<'a> {
-    call: &'a Call<'a>,
+    call: &'a ResourceCall<'a>,
     config: Value,
     complaint: Option<String>,
     strictness: FieldValidation,
     checks: &'a Checks<'a>,
 }
 
-impl Change for Applied<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for Applied<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(self.applied(current))
     }
 }

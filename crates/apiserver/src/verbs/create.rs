@@ -4,13 +4,13 @@ use mizzen_object::Status;
 use mizzen_registry::Create;
 use mizzen_value::Value;
 
-use super::{Call, set_namespace};
-use crate::answer::Answer;
+use super::{ResourceCall, set_namespace};
 use crate::field_manager::RequestFieldManager;
+use crate::response::Response;
 use crate::{admission, decode, options};
 
-pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call {
+pub(crate) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    let ResourceCall {
         server,
         request,
         path,

@@ -3,12 +3,12 @@
 use mizzen_object::Status;
 use mizzen_registry::DeleteOptions;
 
-use super::Call;
-use crate::answer::Answer;
+use super::ResourceCall;
+use crate::response::Response;
 use crate::{admission, delete_options, options};
 
-pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call {
+pub(crate) async fn delete(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    let ResourceCall {
         server,
         request,
         resource,
@@ -36,7 +36,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
 }
 
 /// Kubernetes: even if there is nothing to delete (registry/batch/job/storage/storage.go).
-fn warn_of_orphans(call: &Call, options: &DeleteOptions) {
+fn warn_of_orphans(call: &ResourceCall, options: &DeleteOptions) {
     let kind = call.resource.kind();
     let is_explicit = options.propagation.is_some() || options.orphan_dependents.is_some();
     if kind.rules.warns_of_orphans && !is_explicit {
@@ -48,8 +48,8 @@ fn warn_of_orphans(call: &Call, options: &DeleteOptions) {
     }
 }
 
-pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call {
+pub(crate) async fn delete_collection(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    let ResourceCall {
         server,
         request,
         path,

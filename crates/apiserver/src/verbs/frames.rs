@@ -14,7 +14,7 @@ const N_CACHED: usize = 256;
 const MAX_BYTES: usize = 64 * 1024;
 
 /// Events by revision modulo the size of the cache.
-pub(crate) struct Frames(Vec<Mutex<Option<WatchFrame>>>);
+pub(crate) struct WatchFrameCache(Vec<Mutex<Option<WatchFrame>>>);
 
 struct WatchFrame {
     word: &'static str,
@@ -23,13 +23,13 @@ struct WatchFrame {
     text: Bytes,
 }
 
-impl Default for Frames {
-    fn default() -> Frames {
-        Frames((0..N_CACHED).map(|_| Mutex::default()).collect())
+impl Default for WatchFrameCache {
+    fn default() -> WatchFrameCache {
+        WatchFrameCache((0..N_CACHED).map(|_| Mutex::default()).collect())
     }
 }
 
-impl Frames {
+impl WatchFrameCache {
     /// The event `word` of an object, as JSON.
     pub(crate) fn event(&self, word: &'static str, object: &Object) -> Bytes {
         let record = object.record().filter(|_| object.json.len() <= MAX_BYTES);

@@ -2,10 +2,10 @@
 
 use mizzen_object::Status;
 
-use super::Call;
-use crate::answer::Answer;
+use super::ResourceCall;
+use crate::response::Response;
 
-pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
+pub(crate) async fn get(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let version = call.request.query.text("resourceVersion");
     let object = call
         .server

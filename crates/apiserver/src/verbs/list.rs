@@ -2,11 +2,11 @@
 
 use mizzen_object::Status;
 
-use super::Call;
-use crate::answer::Answer;
+use super::ResourceCall;
+use crate::response::Response;
 use crate::{crd, options};
 
-pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
+pub(crate) async fn list(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let options = options::list_options(
         call.resource.kind(),
         &call.path.namespace,

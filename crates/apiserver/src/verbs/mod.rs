@@ -4,10 +4,10 @@ mod apply;
 mod create;
 mod custom;
 mod delete;
+mod extension;
 mod frames;
 mod get;
 mod list;
-mod own;
 pub(crate) mod patch;
 mod review;
 mod scale;
@@ -15,7 +15,7 @@ mod update;
 mod watch;
 
 pub use create::wipe_system_metadata;
-pub(crate) use frames::Frames;
+pub(crate) use frames::WatchFrameCache;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,20 +27,20 @@ use mizzen_registry::{Key, Object, Resource, Warnings};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
-use crate::answer::{self, Accept, Answer, ResponseOffer, negotiate_among};
-use crate::catalog::Nowhere;
+use crate::catalog::RouteError;
 use crate::chain::failure;
 use crate::crd;
 use crate::request::{Request, ResourcePath};
-use crate::server::Inner;
+use crate::response::{self, Accept, Response, ResponseOffer, negotiate_among};
+use crate::server::ServerParts;
 
 /// Kubernetes: how long a write may take, including webhooks (endpoints/handlers/rest.go).
 const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
 
 /// A request for a resource, with what its verb needs.
-pub struct Call<'a> {
+pub struct ResourceCall<'a> {
     /// The server that answers.
-    pub server: &'a Arc<Inner>,
+    pub server: &'a Arc<ServerParts>,
     /// The request.
     pub request: &'a Request,
     /// What its path names.
@@ -56,28 +56,28 @@ pub struct Call<'a> {
 }
 
 /// Serves a request for a resource. Warnings reach the client even if it fails.
-pub(crate) async fn answer(
-    server: &Arc<Inner>,
+pub(crate) async fn serve(
+    server: &Arc<ServerParts>,
     request: &Request,
     path: &ResourcePath,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     if path.unrouted {
-        return Ok(answer::text(404, "404 page not found\n"));
+        return Ok(response::text(404, "404 page not found\n"));
     }
     let resource = &match server.catalog.find(path) {
         Ok(resource) => resource,
-        Err(Nowhere::Group) => return Ok(answer::text(404, "404 page not found\n")),
-        Err(Nowhere::Resource) => return Err(Status::no_such_resource()),
+        Err(RouteError::Group) => return Ok(response::text(404, "404 page not found\n")),
+        Err(RouteError::Resource) => return Err(Status::no_such_resource()),
     };
     let verb = request.info.verb();
     if let Some(connect) = server.extensions.connection(resource, path) {
         let notes = Warnings::default();
-        let call = Call::of_server(server, request, path, resource, &notes);
+        let call = ResourceCall::of_server(server, request, path, resource, &notes);
         let outcome = connect(&call).await;
         return add_warnings(server, request, outcome, &notes.take());
     }
     if resource.is_custom() && custom::is_unrouted(resource, path, verb) {
-        return Ok(answer::text(404, "404 page not found\n"));
+        return Ok(response::text(404, "404 page not found\n"));
     }
     let notes = Warnings::default();
     let outcome = handle(server, request, path, resource, &notes).await;
@@ -86,12 +86,12 @@ pub(crate) async fn answer(
 
 /// Checks verb and media types, and dispatches.
 async fn handle(
-    server: &Arc<Inner>,
+    server: &Arc<ServerParts>,
     request: &Request,
     path: &ResourcePath,
     resource: &Resource,
     notes: &Warnings,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let verb = request.info.verb();
     if resource.is_custom() {
         warn_of_deprecation(request, resource, notes);
@@ -118,7 +118,7 @@ async fn handle(
     }
     let accept = accept?;
     let until = Instant::now() + WRITE_TIMEOUT;
-    let call = Call {
+    let call = ResourceCall {
         server,
         request,
         path,
@@ -136,17 +136,17 @@ async fn handle(
 
 /// Adds warnings to a response, also to that of a request that failed.
 fn add_warnings(
-    server: &Inner,
+    server: &ServerParts,
     request: &Request,
-    outcome: Result<Answer, Status>,
+    outcome: Result<Response, Status>,
     warnings: &[String],
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let mut answer = match outcome {
         Ok(answer) => answer,
         Err(status) if warnings.is_empty() => return Err(status),
         Err(status) => failure(server, request, &status),
     };
-    answer::warn(&mut answer, warnings);
+    response::warn(&mut answer, warnings);
     Ok(answer)
 }
 
@@ -189,14 +189,14 @@ fn accept(
     };
     let accept = negotiate_among(&request.headers, &request.query, listed, offer)?;
     Ok(Accept {
-        kept: request.record.wants_response(),
+        audited: request.record.wants_response(),
         ..accept
     })
 }
 
 /// Replaces the status of a cluster-scoped object, as the server itself.
 pub(crate) async fn put_status(
-    server: &Arc<Inner>,
+    server: &Arc<ServerParts>,
     resource: &Resource,
     name: &str,
     object: Value,
@@ -212,7 +212,7 @@ pub(crate) async fn put_status(
     };
     let request = Request::of_server(Method::PUT, path.clone());
     let notes = Warnings::default();
-    let call = Call::of_server(server, &request, &path, resource, &notes);
+    let call = ResourceCall::of_server(server, &request, &path, resource, &notes);
     update::replace(&call, Action::Status, object, false)
         .await
         .map(drop)
@@ -286,12 +286,14 @@ fn allowed(
         });
     }
     // Across all namespaces, resources can only be listed and watched.
-    if kind.is_namespaced() && !path.placed && !has("list") {
+    if kind.is_namespaced() && !path.has_namespace && !has("list") {
         return Err(Status::no_such_resource());
     }
     // A namespaced object is created in a namespace.
-    let placed =
-        verb != "create" || !path.subresource.is_empty() || !kind.is_namespaced() || path.placed;
+    let placed = verb != "create"
+        || !path.subresource.is_empty()
+        || !kind.is_namespaced()
+        || path.has_namespace;
     let whole = match verb {
         "create" => path.name.is_empty() || !path.subresource.is_empty(),
         "update" | "patch" => !path.name.is_empty(),
@@ -301,24 +303,24 @@ fn allowed(
     // A watch of a list without watch support fails later, with its own error.
     let known = has(verb) || verb == "watch" && has("list");
     let possible = method != "HEAD" && placed && whole && known;
-    let deletes_all = verb == "deletecollection" && kind.is_namespaced() && !path.placed;
+    let deletes_all = verb == "deletecollection" && kind.is_namespaced() && !path.has_namespace;
     if possible && !deletes_all {
         return Ok(());
     }
     Err(no_such_method())
 }
 
-impl<'a> Call<'a> {
+impl<'a> ResourceCall<'a> {
     /// A request by the server itself.
     pub fn of_server(
-        server: &'a Arc<Inner>,
+        server: &'a Arc<ServerParts>,
         request: &'a Request,
         path: &'a ResourcePath,
         resource: &'a Resource,
         notes: &'a Warnings,
-    ) -> Call<'a> {
+    ) -> ResourceCall<'a> {
         let until = Instant::now() + WRITE_TIMEOUT;
-        Call {
+        ResourceCall {
             server,
             request,
             path,
@@ -330,10 +332,10 @@ impl<'a> Call<'a> {
     }
 }
 
-impl Call<'_> {
-    async fn dispatch(&self, verb: &str) -> Result<Answer, Status> {
+impl ResourceCall<'_> {
+    async fn dispatch(&self, verb: &str) -> Result<Response, Status> {
         if let Some(own) = self.server.extensions.answers(self) {
-            return own::answer(self, own, verb).await;
+            return extension::answer(self, own, verb).await;
         }
         match (self.path.subresource.as_str(), verb) {
             ("", "get") | ("status", "get") => get::get(self).await,
@@ -358,10 +360,10 @@ impl Call<'_> {
     }
 
     /// A subresource that is the object itself with its own rules, such as `approval`.
-    async fn dispatch_to_object(&self, subresource: &str, verb: &str) -> Result<Answer, Status> {
+    async fn dispatch_to_object(&self, subresource: &str, verb: &str) -> Result<Response, Status> {
         let resource = self.server.catalog.subresource(self.resource, subresource);
         let resource = resource.ok_or_else(|| not_implemented(subresource))?;
-        let call = Call {
+        let call = ResourceCall {
             resource: &resource,
             ..*self
         };
@@ -384,7 +386,7 @@ impl Call<'_> {
     }
 
     /// The response with an object.
-    pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
+    pub fn object(&self, object: &Object, code: u16) -> Result<Response, Status> {
         self.check_include()?;
         self.check_listed(false)?;
         let renderer = self.renderer();
@@ -395,7 +397,7 @@ impl Call<'_> {
     }
 
     /// The Status of an object that was deleted.
-    fn deleted(&self, object: &Value, code: u16) -> Answer {
+    fn deleted(&self, object: &Value, code: u16) -> Response {
         let kind = self.resource.kind();
         let status = Status::success(Details {
             name: self.path.name.clone(),
@@ -404,12 +406,12 @@ impl Call<'_> {
             uid: object["metadata"]["uid"].str().into(),
             causes: Vec::new(),
         });
-        answer::status_value(&self.server.types, &status, self.accept, code)
+        response::status_value(&self.server.types, &status, self.accept, code)
     }
 
     /// How this request wants objects rendered.
-    pub fn renderer(&self) -> answer::Renderer<'_> {
-        answer::Renderer {
+    pub fn renderer(&self) -> response::Renderer<'_> {
+        response::Renderer {
             types: &self.server.types,
             resource: self.resource,
             accept: self.accept,
@@ -421,7 +423,7 @@ impl Call<'_> {
     /// Checks that `PartialObjectMetadataList` is requested for a list, and `PartialObjectMetadata` for an object.
     pub(crate) fn check_listed(&self, is_list: bool) -> Result<(), Status> {
         let Accept {
-            form: answer::Form::Metadata(_),
+            form: response::ResponseForm::Metadata(_),
             listed,
             ..
         } = self.accept
@@ -430,10 +432,10 @@ impl Call<'_> {
         };
         let found = self.go_type(is_list);
         match (is_list, listed) {
-            (true, false) => Err(answer::not_acceptable_because(format!(
+            (true, false) => Err(response::not_acceptable_because(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({found})"
             ))),
-            (false, true) => Err(answer::not_acceptable_because(format!(
+            (false, true) => Err(response::not_acceptable_because(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list ({found})"
             ))),
             _ => Ok(()),
@@ -443,9 +445,9 @@ impl Call<'_> {
     /// Checks `includeObject`, which is how much of an object a table row has.
     pub fn check_include(&self) -> Result<(), Status> {
         let include = self.request.query.text("includeObject");
-        if matches!(self.accept.form, answer::Form::Table(_)) {
+        if matches!(self.accept.form, response::ResponseForm::Table(_)) {
             if self.resource.kind().columns.is_empty() {
-                return Err(answer::not_acceptable());
+                return Err(response::not_acceptable());
             }
             if !matches!(include, "" | "None" | "Metadata" | "Object") {
                 let shown = mizzen_value::json::quote(include);

@@ -7,24 +7,24 @@ use mizzen_object::patch::{
 };
 use mizzen_object::schema::Struct;
 use mizzen_object::{Action, GroupVersionKind, Status, Violations};
-use mizzen_registry::{Change, Future, Resource, Update};
+use mizzen_registry::{BoxFuture, Resource, Update, UpdateFn};
 use mizzen_value::{Value, json};
 
-use super::{Call, apply, check_name};
+use super::{ResourceCall, apply, check_name};
 use crate::admission::Checks;
-use crate::answer::Answer;
 use crate::decode::{self, BodyType, CheckedBody, FieldValidation, TypedBody};
 use crate::field_manager::RequestFieldManager;
 use crate::options;
 use crate::request::Request;
+use crate::response::Response;
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
-    let Call {
+pub(crate) async fn patch(call: &ResourceCall<'_>, action: Action) -> Result<Response, Status> {
+    let ResourceCall {
         server,
         request,
         resource,
@@ -81,14 +81,14 @@ pub(crate) enum PatchType {
 }
 
 struct Patched<'a> {
-    call: &'a Call<'a>,
+    call: &'a ResourceCall<'a>,
     form: PatchType,
     strictness: FieldValidation,
     checks: &'a Checks<'a>,
 }
 
-impl Change for Patched<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for Patched<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(self.patched(current.expect("the update does not create")))
     }
 }

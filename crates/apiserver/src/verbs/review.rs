@@ -1,15 +1,19 @@
 //! SelfSubjectReview, SubjectAccessReviews, SelfSubjectRulesReview and TokenReview: computed, never stored.
 
-use mizzen_object::{Action, Context, GroupVersionKind, Kind, Status, User, Violations, schema};
+use mizzen_object::{
+    Action, GroupVersionKind, HookContext, Kind, Status, User, Violations, schema,
+};
 use mizzen_registry::Object;
 use mizzen_value::{Str, Value, json, value};
 
-use super::{Call, create::wipe_system_metadata, set_namespace};
-use crate::answer::Answer;
+use super::{ResourceCall, create::wipe_system_metadata, set_namespace};
 use crate::authentication::authenticate_token;
 use crate::authorization::selector::ReviewSelectors;
-use crate::authorization::{self, Attributes, Decision, Resource, RuleSet, Target};
+use crate::authorization::{
+    self, Attributes, AttributesTarget, Decision, ResourceAttributes, RuleSet,
+};
 use crate::field_manager::RequestFieldManager;
+use crate::response::Response;
 use crate::{admission, decode, options};
 
 /// Whether the kind is a review.
@@ -20,8 +24,8 @@ pub(crate) fn is_review(kind: &Kind) -> bool {
     )
 }
 
-pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call {
+pub(crate) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    let ResourceCall {
         request,
         path,
         resource,
@@ -49,7 +53,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
 }
 
 /// Rejects an invalid review.
-fn check_review(call: &Call, review: &Value) -> Result<(), Status> {
+fn check_review(call: &ResourceCall, review: &Value) -> Result<(), Status> {
     let spec = &review["spec"];
     match call.resource.kind().gvk.kind.as_str() {
         "SelfSubjectReview" => Ok(()),
@@ -65,7 +69,7 @@ fn check_review(call: &Call, review: &Value) -> Result<(), Status> {
 }
 
 /// Fills in the status. Kubernetes: SelfSubjectReview and SelfSubjectRulesReview return no spec.
-async fn evaluate(call: &Call<'_>, review: &mut Value) {
+async fn evaluate(call: &ResourceCall<'_>, review: &mut Value) {
     let (server, user) = (call.server, &call.request.user);
     match call.resource.kind().gvk.kind.as_str() {
         "SelfSubjectReview" => {
@@ -76,7 +80,7 @@ async fn evaluate(call: &Call<'_>, review: &mut Value) {
         }
         "SelfSubjectRulesReview" => {
             let namespace = review["spec"]["namespace"].str();
-            let rules = server.access.authorizers.rules(user, namespace);
+            let rules = server.authorization.authorizers.rules(user, namespace);
             *review = Value::object();
             review.set("status", rules_status(&rules));
         }
@@ -95,7 +99,7 @@ fn user_info(user: &User) -> Value {
     info
 }
 
-async fn evaluate_token(call: &Call<'_>, review: &mut Value) {
+async fn evaluate_token(call: &ResourceCall<'_>, review: &mut Value) {
     let spec = &review["spec"];
     let mut audiences: Vec<Str> = spec["audiences"]
         .list()
@@ -120,7 +124,7 @@ async fn evaluate_token(call: &Call<'_>, review: &mut Value) {
     }
 }
 
-async fn evaluate_access(call: &Call<'_>, review: &mut Value) {
+async fn evaluate_access(call: &ResourceCall<'_>, review: &mut Value) {
     let spec = &review["spec"];
     let user = match call.resource.kind().gvk.kind.as_str() {
         "SelfSubjectAccessReview" => call.request.user.clone(),
@@ -137,7 +141,12 @@ async fn evaluate_access(call: &Call<'_>, review: &mut Value) {
     };
     let selectors = ReviewSelectors::read(&spec["resourceAttributes"]);
     let attributes = attributes(&user, spec, &selectors);
-    let decision = call.server.access.authorizers.authorize(&attributes).await;
+    let decision = call
+        .server
+        .authorization
+        .authorizers
+        .authorize(&attributes)
+        .await;
     let reason = decision.reason();
     let mut status = value!({ "allowed": (decision.is_allowed()), "reason": (reason.to_string()) });
     if matches!(decision, Decision::Deny(_)) {
@@ -153,10 +162,10 @@ async fn evaluate_access(call: &Call<'_>, review: &mut Value) {
 }
 
 /// Kubernetes: the error of an invalid review names no kind (registry/authorization).
-fn validate(call: &Call, review: &Value) -> Result<(), Status> {
+fn validate(call: &ResourceCall, review: &Value) -> Result<(), Status> {
     let kind = call.resource.kind();
     let (user, now) = (&call.request.user, call.server.registry.timestamp());
-    let context: Context = user.context(Action::Create, &now);
+    let context: HookContext = user.context(Action::Create, &now);
     let mut violations = Violations::default();
     kind.hooks.validate(review, None, &context, &mut violations);
     if violations.is_empty() {
@@ -181,13 +190,13 @@ fn attributes<'a>(
         return Attributes {
             user,
             verb: page["verb"].str(),
-            target: Target::Page(page["path"].str()),
+            target: AttributesTarget::NonResource(page["path"].str()),
         };
     }
     let version = Some(requested["version"].str())
         .filter(|version| !version.is_empty())
         .unwrap_or("*");
-    let target = Target::Resource(Resource {
+    let target = AttributesTarget::Resource(ResourceAttributes {
         group: requested["group"].str(),
         version,
         resource: requested["resource"].str(),

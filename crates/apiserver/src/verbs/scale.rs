@@ -10,15 +10,15 @@ use mizzen_object::managed_fields::ScaleHandler;
 use mizzen_object::schema::Struct;
 use mizzen_object::select::selector_text;
 use mizzen_object::{Column, GroupVersionKind, Kind, Path, ScalePaths, Status, Violations, schema};
-use mizzen_registry::{Change, Future, Gate, Object, Update};
+use mizzen_registry::{BoxFuture, Object, Update, UpdateFn, ValidatingAdmission};
 use mizzen_value::{Value, json, time, value};
 
-use super::{Call, apply, check_name, patch};
+use super::{ResourceCall, apply, check_name, patch};
 use crate::admission;
-use crate::answer::{self, Answer, Body, Form};
 use crate::decode::{self, FieldValidation};
 use crate::field_manager::RequestFieldManager;
 use crate::options;
+use crate::response::{self, Body, Response, ResponseForm};
 
 /// The replicas of a custom object that has none.
 const UNSET: i64 = i32::MIN as i64;
@@ -46,7 +46,7 @@ struct ScaleVersion {
 }
 
 impl ScaleVersion {
-    fn of(call: &Call) -> ScaleVersion {
+    fn of(call: &ResourceCall) -> ScaleVersion {
         let below = call
             .resource
             .kind()
@@ -109,7 +109,7 @@ impl ScaleVersion {
     }
 }
 
-pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
+pub(crate) async fn get(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let version = call.request.query.text("resourceVersion");
     let object = call
         .server
@@ -128,7 +128,7 @@ pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
 }
 
 /// The paths of the fields that the Scale shows.
-fn paths<'a>(call: &'a Call) -> Cow<'a, ScalePaths> {
+fn paths<'a>(call: &'a ResourceCall) -> Cow<'a, ScalePaths> {
     match &call.resource.kind().scale {
         Some(paths) => Cow::Borrowed(paths),
         None => Cow::Owned(ScalePaths::default()),
@@ -140,7 +140,7 @@ fn plain(path: &str) -> &str {
     path.strip_prefix('.').unwrap_or(path)
 }
 
-pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
+pub(crate) async fn update(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let version = ScaleVersion::of(call);
     let scale = decode::decode_body_as(call, &version.gvk, None, &version.root, options.strictness)
@@ -162,7 +162,7 @@ pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     store(call, &mut change, options.dry_run).await
 }
 
-pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
+pub(crate) async fn patch(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let form = patch::media_type(call.request, call.resource)?;
     let options = options::write_options(call.request, "PatchOptions")?;
     let mut change = Rescale {
@@ -173,7 +173,11 @@ pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
     store(call, &mut change, options.dry_run).await
 }
 
-async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Result<Answer, Status> {
+async fn store(
+    call: &ResourceCall<'_>,
+    change: &mut Rescale<'_>,
+    dry_run: bool,
+) -> Result<Response, Status> {
     let (key, checks) = (call.key(), ScaleValidation(call));
     let update = Update {
         user: call.request.user.clone(),
@@ -186,18 +190,20 @@ async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Resu
     Ok(respond(call, &scale_of(call, &updated.object.value())))
 }
 
-fn respond(call: &Call, scale: &Value) -> Answer {
+fn respond(call: &ResourceCall, scale: &Value) -> Response {
     let version = ScaleVersion::of(call);
     let scale = &version.to_version(scale);
     let object = Object::unstored(json::to_string(scale).into());
     match call.accept.form {
-        Form::Whole => answer::value(&version.gvk, Some(&version.root), scale, call.accept, 200),
-        Form::Metadata(_) => call.renderer().object(&object, 200),
-        Form::Table(version) => {
+        ResponseForm::Whole => {
+            response::value(&version.gvk, Some(&version.root), scale, call.accept, 200)
+        }
+        ResponseForm::Metadata(_) => call.renderer().object(&object, 200),
+        ResponseForm::Table(version) => {
             let columns = COLUMNS.map(|text| Column::parse(text).expect("these are columns"));
             let cells = cells(scale, call.server.registry.now());
-            let table = answer::single(&columns, cells, &object, version);
-            answer::answer(200, "application/json", Body::line(table))
+            let table = response::single_row(&columns, cells, &object, version);
+            response::with_body(200, "application/json", Body::line(table))
         }
     }
 }
@@ -215,7 +221,7 @@ fn cells(scale: &Value, now: i64) -> Vec<Value> {
 }
 
 /// The Scale of an object.
-fn scale_of(call: &Call, object: &Value) -> Value {
+fn scale_of(call: &ResourceCall, object: &Value) -> Value {
     let paths = paths(call);
     let found = |path: &str| object.at(plain(path));
     let metadata = &object["metadata"];
@@ -269,26 +275,26 @@ enum ScaleUpdate {
 
 /// Applies a change of its Scale to an object.
 struct Rescale<'a> {
-    call: &'a Call<'a>,
+    call: &'a ResourceCall<'a>,
     update: ScaleUpdate,
     strictness: FieldValidation,
 }
 
-impl Change for Rescale<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for Rescale<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(self.rescaled(current.expect("the update does not create")))
     }
 }
 
 /// Validating admission of the Scale.
-struct ScaleValidation<'a>(&'a Call<'a>);
+struct ScaleValidation<'a>(&'a ResourceCall<'a>);
 
-impl Gate for ScaleValidation<'_> {
+impl ValidatingAdmission for ScaleValidation<'_> {
     fn check<'a>(
         &'a self,
         new: Option<&'a Value>,
         old: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let version = ScaleVersion::of(self.0);
             let scale = |object: &Value| version.to_version(&scale_of(self.0, object));

@@ -1,16 +1,16 @@
 //! `PUT` of one object.
 
 use mizzen_object::{Action, Status};
-use mizzen_registry::{Change, Future, Update, Updated};
+use mizzen_registry::{BoxFuture, Update, UpdateFn, Updated};
 use mizzen_value::Value;
 
-use super::{Call, check_name};
+use super::{ResourceCall, check_name};
 use crate::admission::{self, Checks};
-use crate::answer::Answer;
 use crate::field_manager::RequestFieldManager;
+use crate::response::Response;
 use crate::{decode, options};
 
-pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
+pub(crate) async fn update(call: &ResourceCall<'_>, action: Action) -> Result<Response, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let mut object = decode::decode_body(call, call.resource.kind(), options.strictness)?;
     check_name(call.path, &mut object)?;
@@ -21,12 +21,12 @@ pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, St
 
 /// Replaces the object of the path, or its status.
 pub(super) async fn replace(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     action: Action,
     object: Value,
     dry_run: bool,
 ) -> Result<Updated, Status> {
-    let Call {
+    let ResourceCall {
         server,
         request,
         resource,
@@ -54,13 +54,13 @@ pub(super) async fn replace(
 
 /// Replaces the current object.
 struct Replace<'a> {
-    call: &'a Call<'a>,
+    call: &'a ResourceCall<'a>,
     object: Value,
     checks: &'a Checks<'a>,
 }
 
-impl Change for Replace<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for Replace<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(self.replaced(current))
     }
 }

@@ -12,24 +12,26 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mizzen_object::schema::{self, Struct};
 use mizzen_object::{Status, proto};
-use mizzen_registry::{Event, Object, Resource, Revision, Watch, WatchOptions};
+use mizzen_registry::{Object, Resource, ResourceWatch, Revision, WatchEvent, WatchOptions};
 use mizzen_value::{Value, json};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
-use super::Call;
-use super::frames::{END, Frames, json_frame, start};
-use crate::answer::{self, Accept, Answer, Body, Encoding, Form, FrameSource, Table};
+use super::ResourceCall;
+use super::frames::{END, WatchFrameCache, json_frame, start};
 use crate::flowcontrol::HeldSeats;
 use crate::metrics::WatchGauge;
 use crate::options::ListQuery;
-use crate::server::Inner;
+use crate::response::{
+    self, Accept, Body, FrameSource, Response, ResponseEncoding, ResponseForm, TableRenderer,
+};
+use crate::server::ServerParts;
 
 /// The interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call {
+pub(crate) async fn watch(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    let ResourceCall {
         server,
         request,
         path,
@@ -77,7 +79,7 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
         }
         Err(status) => WatchBody::failed(server, encoder, timeout, &status),
     };
-    Ok(answer::answer(
+    Ok(response::with_body(
         200,
         stream_type(*accept),
         Body::stream(stream),
@@ -86,20 +88,20 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
 
 /// Checks that events can be sent in the negotiated form. Kubernetes: only when the first one is written
 /// (handlers/response.go).
-fn check_form(call: &Call) -> Result<(), Status> {
+fn check_form(call: &ResourceCall) -> Result<(), Status> {
     call.check_include()?;
     match call.accept.encoding {
-        Encoding::Yaml => Err(answer::stream_not_acceptable()),
+        ResponseEncoding::Yaml => Err(response::stream_not_acceptable()),
         _ => Ok(()),
     }
 }
 
 /// Streams the events of an [`extend::Storage`](crate::extend::Storage). There are no bookmarks, because it has no versions.
 pub(super) fn stream_storage_events(
-    call: &Call<'_>,
-    events: Receiver<Event>,
-) -> Result<Answer, Status> {
-    let Call {
+    call: &ResourceCall<'_>,
+    events: Receiver<WatchEvent>,
+) -> Result<Response, Status> {
+    let ResourceCall {
         server,
         request,
         accept,
@@ -120,7 +122,7 @@ pub(super) fn stream_storage_events(
     stream.held = request.ticket.take_held();
     // Initial events cannot be distinguished from later ones.
     stream.held.release_seats();
-    Ok(answer::answer(
+    Ok(response::with_body(
         200,
         stream_type(*accept),
         Body::stream(stream),
@@ -128,7 +130,7 @@ pub(super) fn stream_storage_events(
 }
 
 /// The timeout of a watch: the client's, or a random one between once and twice `--min-request-timeout`.
-fn watch_timeout(server: &Inner, requested: Option<i64>) -> Duration {
+fn watch_timeout(server: &ServerParts, requested: Option<i64>) -> Duration {
     let seconds = requested
         .and_then(|seconds| u64::try_from(seconds).ok())
         .filter(|seconds| *seconds > 0);
@@ -145,25 +147,26 @@ fn watch_timeout(server: &Inner, requested: Option<i64>) -> Duration {
 
 fn stream_type(accept: Accept) -> &'static str {
     match accept.encoding {
-        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        ResponseEncoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
         _ => "application/json",
     }
 }
 
 /// The next events, which a stream waits for.
-type Pending = Pin<Box<dyn Future<Output = (Feed, Option<Result<Vec<Event>, Status>>)> + Send>>;
+type Pending =
+    Pin<Box<dyn Future<Output = (Feed, Option<Result<Vec<WatchEvent>, Status>>)> + Send>>;
 
 /// The source of events.
 enum Feed {
     /// The store.
-    Store(Box<Watch>),
+    Store(Box<ResourceWatch>),
     /// An extension's storage.
-    Own(Receiver<Event>),
+    Own(Receiver<WatchEvent>),
 }
 
 impl Feed {
     /// The next events; `None` at the end.
-    async fn next(&mut self) -> Option<Result<Vec<Event>, Status>> {
+    async fn next(&mut self) -> Option<Result<Vec<WatchEvent>, Status>> {
         match self {
             Feed::Store(watch) => Some(watch.next().await),
             Feed::Own(events) => events.recv().await.map(|event| Ok(vec![event])),
@@ -176,10 +179,10 @@ const CHUNK: usize = 32 * 1024;
 
 /// A watch as the body of a response.
 struct WatchBody {
-    server: Arc<Inner>,
+    server: Arc<ServerParts>,
     pending: Option<Pending>,
     /// Events that have not been encoded. Their objects are shared between watches.
-    events: std::vec::IntoIter<Event>,
+    events: std::vec::IntoIter<WatchEvent>,
     encoder: WatchEncoder,
     end: Pin<Box<Sleep>>,
     bookmarks: Option<Interval>,
@@ -204,7 +207,7 @@ struct WatchBodyOptions {
 
 impl WatchBody {
     fn new(
-        server: &Arc<Inner>,
+        server: &Arc<ServerParts>,
         feed: Feed,
         encoder: WatchEncoder,
         options: WatchBodyOptions,
@@ -234,7 +237,7 @@ impl WatchBody {
 
     /// A stream of one ERROR event.
     fn failed(
-        server: &Arc<Inner>,
+        server: &Arc<ServerParts>,
         mut encoder: WatchEncoder,
         timeout: Duration,
         status: &Status,
@@ -286,18 +289,20 @@ impl WatchBody {
     }
 
     /// The frame of an event. A large object is not copied: it follows in a frame of its own.
-    fn frame(&mut self, event: Event) -> Option<Bytes> {
+    fn frame(&mut self, event: WatchEvent) -> Option<Bytes> {
         let now = self.server.registry.now();
         match event {
-            Event::Object(change, object)
+            WatchEvent::Object(change, object)
                 if object.json.len() >= CHUNK && self.encoder.is_plain(&object) =>
             {
                 self.first
                     .extend([object.json.clone(), Bytes::from_static(END)]);
                 Some(start(change.word(), 0).into())
             }
-            Event::Object(change, object) => Some(self.encoder.event(change.word(), &object, now)),
-            Event::Initial(version) => {
+            WatchEvent::Object(change, object) => {
+                Some(self.encoder.event(change.word(), &object, now))
+            }
+            WatchEvent::Initial(version) => {
                 self.held.release_seats();
                 self.announces
                     .then(|| self.encoder.bookmark(version, true, now))
@@ -306,8 +311,9 @@ impl WatchBody {
     }
 
     /// Whether any of these events is sent.
-    fn sends_any(&self, events: &[Event]) -> bool {
-        let written = |event: &Event| matches!(event, Event::Object(..)) || self.announces;
+    fn sends_any(&self, events: &[WatchEvent]) -> bool {
+        let written =
+            |event: &WatchEvent| matches!(event, WatchEvent::Object(..)) || self.announces;
         events.iter().any(written)
     }
 
@@ -328,7 +334,7 @@ impl WatchBody {
 }
 
 /// Resolves when a watch ends before its timeout.
-fn ending(server: &Inner, resource: &Resource) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+fn ending(server: &ServerParts, resource: &Resource) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let mut stopping = server.stopping.subscribe();
     let definition = server
         .catalog
@@ -414,13 +420,13 @@ struct WatchEncoder {
     accept: Accept,
     include: String,
     partial: Arc<Struct>,
-    frames: Arc<Frames>,
+    frames: Arc<WatchFrameCache>,
     /// Columns are described in the first table only.
     headings: bool,
 }
 
 impl WatchEncoder {
-    fn new(call: &Call<'_>) -> WatchEncoder {
+    fn new(call: &ResourceCall<'_>) -> WatchEncoder {
         WatchEncoder {
             resource: call.resource.clone(),
             accept: call.accept,
@@ -443,17 +449,19 @@ impl WatchEncoder {
     fn is_plain(&self, object: &Object) -> bool {
         matches!(
             (self.accept.form, self.accept.encoding),
-            (Form::Whole, Encoding::Json)
+            (ResponseForm::Whole, ResponseEncoding::Json)
         ) && object.forms(&self.resource).is_some()
     }
 
     fn text(&mut self, object: &Object, now: i64) -> Bytes {
         match self.accept.form {
-            Form::Whole => object.json.clone(),
-            Form::Metadata(version) => answer::partial(self.resource.kind(), object, version),
-            Form::Table(version) => {
+            ResponseForm::Whole => object.json.clone(),
+            ResponseForm::Metadata(version) => {
+                response::partial(self.resource.kind(), object, version)
+            }
+            ResponseForm::Table(version) => {
                 let headings = std::mem::replace(&mut self.headings, false);
-                let table = Table {
+                let table = TableRenderer {
                     resource: &self.resource,
                     version,
                     include: &self.include,
@@ -467,13 +475,13 @@ impl WatchEncoder {
 
     fn frame(&self, word: &str, object: &Object, text: Bytes) -> Bytes {
         match (self.accept.encoding, self.accept.form) {
-            (Encoding::Protobuf, Form::Whole) => {
-                let message = answer::message(&self.resource, object);
+            (ResponseEncoding::Protobuf, ResponseForm::Whole) => {
+                let message = response::message(&self.resource, object);
                 proto::watch_frame(word, &proto::envelope(&self.resource.kind().gvk, &message))
                     .into()
             }
-            (Encoding::Protobuf, Form::Metadata(version)) => {
-                let gvk = answer::meta_kind(version, "PartialObjectMetadata");
+            (ResponseEncoding::Protobuf, ResponseForm::Metadata(version)) => {
+                let gvk = response::meta_kind(version, "PartialObjectMetadata");
                 let value = json::parse(&text).unwrap_or_default();
                 let object = proto::encode_object(&gvk, &self.partial, &value);
                 proto::watch_frame(word, &object).into()
@@ -501,8 +509,8 @@ impl WatchEncoder {
     fn error(&mut self, status_type: &Struct, status: &Status) -> Bytes {
         let value: Value = status.to_value();
         match self.accept.encoding {
-            Encoding::Protobuf => {
-                let gvk = answer::status_kind();
+            ResponseEncoding::Protobuf => {
+                let gvk = response::status_kind();
                 proto::watch_frame("ERROR", &proto::encode_object(&gvk, status_type, &value)).into()
             }
             _ => json_frame("ERROR", json::to_string(&value).as_bytes()),

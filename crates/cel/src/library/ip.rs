@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 use mizzen_value::json::quote;
 
 /// Parses an address without a zone that is not IPv4-mapped IPv6.
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str) -> Result<IpAddr, String> {
 }
 
 /// Parses a CIDR block; host bits are kept.
-pub(super) fn parse_block(text: &str) -> Result<Block, String> {
+pub(super) fn parse_block(text: &str) -> Result<Cidr, String> {
     let block = read_block(text).map_err(|error| {
         let error = format!("netip.ParsePrefix({}): {error}", quote(text));
         format!("network address parse error during conversion from string: {error}")
@@ -42,7 +42,7 @@ fn refuse_mapped(text: &str, address: IpAddr) -> Result<IpAddr, String> {
     }
 }
 
-fn read_block(text: &str) -> Result<Block, String> {
+fn read_block(text: &str) -> Result<Cidr, String> {
     let (address, bits) = text.rsplit_once('/').ok_or("no '/'")?;
     let (ip, zone) = parse_address(address)?;
     if zone.is_some() {
@@ -52,7 +52,7 @@ fn read_block(text: &str) -> Result<Block, String> {
     if !is_number || bits.len() > 1 && bits.starts_with('0') || bits.len() > 18 {
         return Err(format!("bad bits after slash: {}", quote(bits)));
     }
-    let block = |prefix| Block { ip, prefix };
+    let block = |prefix| Cidr { ip, prefix };
     match bits
         .parse()
         .map(block)

@@ -10,7 +10,7 @@ use crate::{
     AstNode, CallEstimate, CostRange, EvalError, Library, Opaque, Outcome, Sizing, TRAVERSAL, Type,
     Value, scale,
 };
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IpVal(pub IpAddr);
@@ -34,7 +34,7 @@ impl Opaque for IpVal {
 }
 
 /// A CIDR block. Blocks with different host bits are not equal.
-impl Opaque for Block {
+impl Opaque for Cidr {
     fn type_name(&self) -> &str {
         "net.CIDR"
     }
@@ -136,7 +136,7 @@ pub(super) fn cidr_library() -> Library {
         }
         "masked" { member "cidr_masked" (cidr()) -> cidr() => |_, it| {
                 let block = block(it, 0)?;
-                Ok(Value::opaque(Block { ip: block.network(), ..*block }))
+                Ok(Value::opaque(Cidr { ip: block.network(), ..*block }))
             };
         }
         "string" {
@@ -155,12 +155,12 @@ fn address(arguments: &[Value]) -> Result<IpAddr, EvalError> {
     opaque::<IpVal>(arguments, 0).map(|address| address.0)
 }
 
-fn block<'v>(arguments: &'v [Value], index: usize) -> Result<&'v Block, EvalError> {
+fn block<'v>(arguments: &'v [Value], index: usize) -> Result<&'v Cidr, EvalError> {
     opaque(arguments, index)
 }
 
 /// Kubernetes: the message starts twice (library/cidr.go).
-fn read_block(text: &str) -> Result<Block, EvalError> {
+fn read_block(text: &str) -> Result<Cidr, EvalError> {
     parse_block(text).map_err(|error| {
         EvalError::new(format!(
             "network address parse error during conversion from string: {error}"

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{cost, opaque, text};
 use crate::{CallSite, EvalError, Library, Opaque, Outcome, Type, Value};
-use mizzen_value::quantity::{Format, Quantity, QuantityError};
+use mizzen_value::quantity::{Quantity, QuantityError, QuantityFormat};
 
 /// A quantity.
 ///
@@ -37,7 +37,7 @@ impl QuantityVal {
 
     fn from_int(value: i64) -> QuantityVal {
         QuantityVal {
-            quantity: Quantity::from_int(value, Format::Exponent),
+            quantity: Quantity::from_int(value, QuantityFormat::Exponent),
             short: Some(Short { value, scale: 0 }),
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_apiserver::authentication::{ProxyHeaders, Trusted};
+use mizzen_apiserver::authentication::{ProxyHeaders, TrustedAuthorities};
 use mizzen_value::{Value, json, value};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -25,7 +25,7 @@ const NAME: &str = "extension-apiserver-authentication";
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Writes it whenever the authorities change, and restores it. Never returns.
-pub(crate) async fn reconcile(server: Server, mut trusted: watch::Receiver<Trusted>) {
+pub(crate) async fn reconcile(server: Server, mut trusted: watch::Receiver<TrustedAuthorities>) {
     loop {
         tokio::select! {
             Ok(()) = trusted.changed() => {}
@@ -42,7 +42,7 @@ pub(crate) async fn reconcile(server: Server, mut trusted: watch::Receiver<Trust
 }
 
 /// Adds the authorities of this server, if they are missing.
-pub(super) async fn write(server: &Server, trusted: &Trusted) -> Result<(), String> {
+pub(super) async fn write(server: &Server, trusted: &TrustedAuthorities) -> Result<(), String> {
     let client = LoopbackClient::new(server, KUBE_APISERVER);
     let own = format!("{PATH}/{NAME}");
     let (code, stored) = client.call(Method::GET, &own, None).await?;
@@ -67,7 +67,7 @@ pub(super) async fn write(server: &Server, trusted: &Trusted) -> Result<(), Stri
 }
 
 /// The entries of other servers and of this one.
-fn combined(stored: &Value, trusted: &Trusted, now: i64) -> Value {
+fn combined(stored: &Value, trusted: &TrustedAuthorities, now: i64) -> Value {
     let texts = |field: &str, own: &[String]| {
         let entries = json::parse(stored[field].str().as_bytes()).unwrap_or_default();
         let all = entries
@@ -129,7 +129,7 @@ mod tests {
     use std::sync::Arc;
 
     use mizzen_apiserver::Options;
-    use mizzen_apiserver::seams::{SystemRandom, VirtualClock};
+    use mizzen_apiserver::clock::{SystemRandom, VirtualClock};
     use mizzen_registry::Registry;
     use mizzen_store::Store;
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
@@ -146,13 +146,13 @@ mod tests {
             .replace('\r', "")
     }
 
-    fn trusted(clients: &str) -> Trusted {
+    fn trusted(clients: &str) -> TrustedAuthorities {
         let (clients, front_proxies) = (clients.to_owned(), authority("proxies", 2100));
-        Trusted {
+        TrustedAuthorities {
             clients,
             front_proxies,
             allowed: vec!["mesh".into()],
-            ..Trusted::default()
+            ..TrustedAuthorities::default()
         }
     }
 
@@ -200,7 +200,7 @@ mod tests {
         sleep(INTERVAL * 3).await;
         assert_eq!(found(&server).await, before, "nothing has changed");
 
-        sender.send_replace(Trusted {
+        sender.send_replace(TrustedAuthorities {
             clients: two.clone(),
             ..first
         });

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_apiserver::authentication::Trusted;
-use mizzen_value::address::Block;
+use mizzen_apiserver::authentication::TrustedAuthorities;
+use mizzen_value::address::Cidr;
 use mizzen_value::{Value, value};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval_at};
@@ -65,7 +65,7 @@ const NAMESPACE_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub(crate) struct ServerLocation {
     /// The service CIDRs.
-    pub service_ranges: Vec<Block>,
+    pub service_ranges: Vec<Cidr>,
     /// The `kubernetes` Service.
     pub service: KubernetesService,
 }
@@ -74,7 +74,7 @@ pub(crate) struct ServerLocation {
 pub(crate) async fn bootstrap(
     server: &Server,
     location: &ServerLocation,
-    trusted: &Trusted,
+    trusted: &TrustedAuthorities,
 ) -> Result<(), String> {
     sync_namespaces(server).await?;
     server.complete(&[

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Method;
 use mizzen_apiserver::Server;
 use mizzen_object::condition::find;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 use mizzen_value::{Value, value};
 
 use crate::loopback_client::{KUBE_APISERVER, LoopbackClient};
@@ -22,7 +22,7 @@ const READY: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes/status\
                      ?fieldManager=kubernetes-service-cidr-controller&force=true";
 
 /// Creates it if it is missing, and sets its Ready condition.
-pub(super) async fn sync(server: &Server, ranges: &[Block]) -> Result<(), String> {
+pub(super) async fn sync(server: &Server, ranges: &[Cidr]) -> Result<(), String> {
     let client = LoopbackClient::new(server, KUBE_APISERVER);
     let cidrs = Value::from(
         ranges

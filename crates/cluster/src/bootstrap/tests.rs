@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_apiserver::seams::{Counter, VirtualClock};
+use mizzen_apiserver::clock::{CountingRandom, VirtualClock};
 use mizzen_apiserver::{Options, kube_apiserver_boot_sequence};
 use mizzen_registry::{Registry, Store};
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 use tokio::time::sleep;
 
 use super::*;
@@ -28,7 +28,7 @@ impl Rig {
     async fn new() -> Rig {
         let rig = Rig::empty();
         rig.server.start().await;
-        bootstrap(&rig.server, &location(), &Trusted::default())
+        bootstrap(&rig.server, &location(), &TrustedAuthorities::default())
             .await
             .unwrap();
         tokio::spawn(reconcile_owned(rig.server.clone(), location()));
@@ -42,7 +42,7 @@ impl Rig {
         let registry = Registry::new(
             Store::in_memory(Default::default()),
             clock,
-            Arc::new(Counter::default()),
+            Arc::new(CountingRandom::default()),
         );
         let options = Options {
             boot_sequence: kube_apiserver_boot_sequence(),
@@ -100,7 +100,7 @@ async fn pass(seconds: u64) {
 }
 
 fn location() -> ServerLocation {
-    let service_ranges: Vec<Block> = Block::parse_sloppy("10.0.0.0/24").into_iter().collect();
+    let service_ranges: Vec<Cidr> = Cidr::parse_sloppy("10.0.0.0/24").into_iter().collect();
     let service_ip = service_ranges[0].nth(1);
     let advertise_address = Some([192, 0, 2, 7].into());
     ServerLocation {
@@ -383,7 +383,7 @@ async fn the_server_is_ready_when_its_boot_sequence_is_done() {
     let page = rig.page("/livez/poststarthook/rbac/bootstrap-roles").await;
     assert_eq!(page, (500, "internal server error: not finished\n".into()));
     rig.server.start().await;
-    bootstrap(&rig.server, &location(), &Trusted::default())
+    bootstrap(&rig.server, &location(), &TrustedAuthorities::default())
         .await
         .unwrap();
     let (code, text) = rig.page("/readyz").await;

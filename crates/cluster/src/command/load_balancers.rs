@@ -1,7 +1,7 @@
 //! `--simulate-load-balancers`: the addresses of Services of type LoadBalancer.
 
 use clap::Args;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 /// Documentation ranges, which are never routed (RFC 5737, RFC 3849).
 const DOCUMENTATION: [&str; 2] = ["192.0.2.0/24", "2001:db8::/64"];
@@ -13,19 +13,19 @@ pub(super) struct LoadBalancerArgs {
     /// them. One range per IP family [default: off; without a value: 192.0.2.0/24,2001:db8::/64]
     #[arg(long, value_name = "RANGE,…", num_args = 0..=1, require_equals = true, value_delimiter = ',',
         default_missing_values = DOCUMENTATION, value_parser = parse_range)]
-    simulate_load_balancers: Option<Vec<Block>>,
+    simulate_load_balancers: Option<Vec<Cidr>>,
 }
 
 impl LoadBalancerArgs {
     /// The ranges, one per IP family; none if load balancers are not simulated.
-    pub(super) fn ranges(&self) -> Vec<Block> {
+    pub(super) fn ranges(&self) -> Vec<Cidr> {
         let Some(given) = &self.simulate_load_balancers else {
             return Vec::new();
         };
         let documentation = DOCUMENTATION
             .iter()
-            .filter_map(|text| Block::parse_sloppy(text));
-        let mut ranges: Vec<Block> = Vec::new();
+            .filter_map(|text| Cidr::parse_sloppy(text));
+        let mut ranges: Vec<Cidr> = Vec::new();
         for range in given.iter().copied().chain(documentation) {
             if !ranges.iter().any(|known| known.width() == range.width()) {
                 ranges.push(range);
@@ -36,10 +36,10 @@ impl LoadBalancerArgs {
 }
 
 /// Parses a range with at least one host address.
-fn parse_range(text: &str) -> Result<Block, String> {
-    match Block::parse_sloppy(text) {
+fn parse_range(text: &str) -> Result<Cidr, String> {
+    match Cidr::parse_sloppy(text) {
         Some(block) if block.hosts().is_empty() => Err(format!("{text} has no host address")),
-        Some(block) => Ok(Block {
+        Some(block) => Ok(Cidr {
             ip: block.network(),
             ..block
         }),
@@ -60,7 +60,7 @@ mod tests {
         let args = LoadBalancerArgs {
             simulate_load_balancers: chosen.map(read),
         };
-        args.ranges().iter().map(Block::to_string).collect()
+        args.ranges().iter().map(Cidr::to_string).collect()
     }
 
     #[test]

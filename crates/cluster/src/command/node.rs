@@ -10,8 +10,8 @@ use mizzen_apiserver::{ComponentHealth, HealthCheck, HealthEndpoint};
 use mizzen_node as node;
 use mizzen_object::validate::names::{is_dns1123_subdomain, is_qualified_name};
 use mizzen_sdk::api::Api;
+use mizzen_sdk::clock::wall_clock;
 use mizzen_sdk::resource::LEASES;
-use mizzen_sdk::seam::wall_clock;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::time::to_unix;
@@ -142,7 +142,7 @@ pub(super) fn capacity(text: &str) -> Result<Value, String> {
                 wrong.join("; ")
             ));
         }
-        if Quantity::of(amount.str()).is_negative() {
+        if Quantity::parse_or_zero(amount.str()).is_negative() {
             return Err(format!("{name}={} is negative", amount.str()));
         }
     }

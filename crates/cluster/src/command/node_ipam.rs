@@ -2,7 +2,7 @@
 
 use clap::Args;
 use mizzen_controllers::{self as controllers, NodeMasks, check_range};
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 use super::lead::LeadError;
 
@@ -16,8 +16,8 @@ pub(super) struct NodeIpamArgs {
     #[arg(long, value_name = "RANGE,…", value_delimiter = ',')]
     cluster_cidr: Vec<String>,
     /// Exclude these service CIDRs from the pod CIDRs of nodes
-    #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = |text: &str| Block::parse_sloppy(text).ok_or_else(|| format!("{text:?} is not an IP range")))]
-    service_cluster_ip_range: Vec<Block>,
+    #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = |text: &str| Cidr::parse_sloppy(text).ok_or_else(|| format!("{text:?} is not an IP range")))]
+    service_cluster_ip_range: Vec<Cidr>,
     /// Allocate pod CIDRs with a prefix of this many bits; only for one range [default: 24 for IPv4, 64 for IPv6]
     #[arg(long, value_name = "BITS", conflicts_with_all = ["node_cidr_mask_size_ipv4", "node_cidr_mask_size_ipv6"])]
     node_cidr_mask_size: Option<u32>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use mizzen_apiserver::ComponentHealth;
-use mizzen_apiserver::authentication::{Authenticator, Authorities, Trusted};
+use mizzen_apiserver::authentication::{Authenticator, Authorities, TrustedAuthorities};
 use mizzen_apiserver::authorization::Authorizer;
 use mizzen_apiserver::delegate::Upstream;
 use mizzen_registry::Registry;
@@ -141,7 +141,7 @@ impl SecureServingArgs {
         &self,
         upstream: Option<&Upstream>,
         component: &ServedComponent,
-    ) -> Result<Option<Trusted>, ComposeError> {
+    ) -> Result<Option<TrustedAuthorities>, ComposeError> {
         let Some(upstream) = upstream.filter(|_| !self.authentication_skip_lookup) else {
             return Ok(None);
         };

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 
 use super::pprof;
 use crate::log;
@@ -44,7 +44,10 @@ impl DebugHandler {
 }
 
 impl NonResourceHandler for DebugHandler {
-    fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>> {
+    fn serve<'a>(
+        &'a self,
+        request: NonResourceRequest<'a>,
+    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
         Box::pin(async move {
             if !self.is_enabled {
                 return None;

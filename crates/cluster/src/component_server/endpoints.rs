@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
 use mizzen_metrics::Families;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, json};
 
 use super::process_metrics::ProcessMetrics;
@@ -26,7 +26,10 @@ impl NonResourceHandler for ComponentEndpoints {
         vec!["/configz".into(), "/metrics".into()]
     }
 
-    fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>> {
+    fn serve<'a>(
+        &'a self,
+        request: NonResourceRequest<'a>,
+    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
         let (text, media_type) = match request.path {
             "/metrics" => {
                 let process = ProcessMetrics {

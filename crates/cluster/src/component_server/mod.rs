@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use mizzen_apiserver::authentication::{Authenticator, Authorities, ProxyHeaders};
 use mizzen_apiserver::authorization::Authorizer;
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::listen::{SecureServing, listen};
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{ComponentHealth, NonResourceHandler, Server, Zpages};
 use mizzen_registry::{Registry, Store};
 use mizzen_value::Value;

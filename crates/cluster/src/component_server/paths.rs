@@ -1,7 +1,9 @@
 //! Paths that need no authorization.
 
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Target};
-use mizzen_registry::Future;
+use mizzen_apiserver::authorization::{
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason,
+};
+use mizzen_registry::BoxFuture;
 
 /// Allows non-resource paths to every user. Kubernetes: apiserver/pkg/authorization/path.
 #[derive(Debug)]
@@ -33,11 +35,12 @@ impl AlwaysAllowPaths {
 }
 
 impl Authorizer for AlwaysAllowPaths {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
-        let is_allowed = matches!(attributes.target, Target::Page(path) if self.allows(path));
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
+        let is_allowed =
+            matches!(attributes.target, AttributesTarget::NonResource(path) if self.allows(path));
         let decision = match is_allowed {
-            true => Decision::Allow(Reason::default()),
-            false => Decision::NoOpinion(Reason::default()),
+            true => Decision::Allow(DecisionReason::default()),
+            false => Decision::NoOpinion(DecisionReason::default()),
         };
         Box::pin(async { decision })
     }

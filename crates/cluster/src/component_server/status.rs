@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::HealthCheck;
 use mizzen_metrics::Registry;
-use mizzen_registry::Future as BoxFuture;
+use mizzen_registry::BoxFuture;
 use mizzen_sdk::election::Observer;
 use tokio::sync::watch;
 

@@ -2,7 +2,7 @@
 //! renews it.
 
 use mizzen_apiserver::{HealthCheck, HealthEndpoint};
-use mizzen_registry::{Future, Registry};
+use mizzen_registry::{BoxFuture, Registry};
 
 use super::CERTIFICATE_DAYS;
 
@@ -37,7 +37,7 @@ impl HealthCheck for LoopbackCertificate {
         "loopback-serving-certificate"
     }
 
-    fn check(&self) -> Future<'_, Result<(), String>> {
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
         let is_expired = self.registry.now() > self.expires;
         let outcome = if is_expired {
             Err("loopback serving certificate is expired".into())
@@ -56,7 +56,7 @@ impl HealthCheck for LoopbackCertificate {
 mod tests {
     use std::sync::Arc;
 
-    use mizzen_apiserver::seams::{Counter, SettableClock};
+    use mizzen_apiserver::clock::{CountingRandom, SettableClock};
     use mizzen_registry::Store;
 
     use super::*;
@@ -65,7 +65,11 @@ mod tests {
     async fn a_server_with_an_expired_loopback_certificate_is_not_alive() {
         let clock = SettableClock::starting_at(1_700_000_000);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(Counter::default()));
+        let registry = Registry::new(
+            store,
+            Arc::new(clock.clone()),
+            Arc::new(CountingRandom::default()),
+        );
         let check = LoopbackCertificate::signed_now(&registry);
         clock.step(CERTIFICATE_DAYS * 86_400);
         assert_eq!(check.check().await, Ok(()));

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use mizzen_apiserver::seams::SystemRandom;
+use mizzen_apiserver::clock::SystemRandom;
 use mizzen_controllers::{CertificateSigner, SigningRequest};
 use mizzen_value::clock::Random as _;
 use rcgen::{

@@ -54,7 +54,7 @@ impl ObjectChange<'_> {
             owner["name"].str()
         );
         let cause = match self.owner {
-            Some((_, owner)) if owner.is_going() => format!("{name} is terminating"),
+            Some((_, owner)) if owner.is_terminating() => format!("{name} is terminating"),
             Some(_) => return None,
             None => format!("{name} was deleted"),
         };

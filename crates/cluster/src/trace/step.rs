@@ -81,7 +81,7 @@ impl ObjectChange<'_> {
         let mut steps = Vec::new();
         let mut add =
             |actor: String, what: String, cause: String| steps.push(self.step(actor, what, cause));
-        if !old.is_going() && new.is_going() {
+        if !old.is_terminating() && new.is_terminating() {
             let (actor, cause) = self.deleter(new);
             add(actor, "terminating".into(), cause);
         }

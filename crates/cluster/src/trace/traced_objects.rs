@@ -168,7 +168,7 @@ impl TracedObjects {
             .objects
             .get(owner_uid)
             .map(|(kind, owner)| (&*KINDS[*kind].kind, owner));
-        let is_sibling = |one: &Object| one.is_controlled_by(owner_uid) && !one.is_going();
+        let is_sibling = |one: &Object| one.is_controlled_by(owner_uid) && !one.is_terminating();
         let siblings = self
             .objects
             .values()

@@ -115,7 +115,7 @@ pub(crate) fn pod_request(pod: &Value, container: &str, resource: &str) -> Resul
         };
         let request = one["resources"]["requests"][resource].as_str();
         request
-            .map(|text| Quantity::of(text).milli_value())
+            .map(|text| Quantity::parse_or_zero(text).milli_value())
             .ok_or_else(missing)
     };
     containers.iter().map(request).sum()

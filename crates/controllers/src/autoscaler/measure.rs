@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mizzen_object::select::{go_selector_text, selector_text};
 use mizzen_sdk::Object;
-use mizzen_value::quantity::{Format, Quantity};
+use mizzen_value::quantity::{Quantity, QuantityFormat};
 use mizzen_value::{Value, value};
 
 use super::group_pods::count_ready_pods;
@@ -150,9 +150,9 @@ impl MetricEvaluation<'_> {
         })?;
         let answer = self.replicas_for(samples, name, goal).map_err(failed)?;
         let format = if name == "memory" {
-            Format::Binary
+            QuantityFormat::Binary
         } else {
-            Format::Decimal
+            QuantityFormat::Decimal
         };
         let mut current =
             value!({"averageValue": (Quantity::from_milli(answer.usage, format).to_string())});
@@ -346,7 +346,7 @@ impl MetricEvaluation<'_> {
 }
 
 fn amount(milli: i64) -> String {
-    Quantity::from_milli(milli, Format::Decimal).to_string()
+    Quantity::from_milli(milli, QuantityFormat::Decimal).to_string()
 }
 
 fn metric(spec: &Value) -> Value {

@@ -89,9 +89,9 @@ fn moment(item: &Value) -> i64 {
 /// A quantity in milli-units. Plain numbers are accepted too.
 pub(crate) fn milli(quantity: &Value) -> Option<i64> {
     match quantity {
-        Value::String(text) => Some(Quantity::of(text).milli_value()),
+        Value::String(text) => Some(Quantity::parse_or_zero(text).milli_value()),
         Value::Int(number) => Some(number.saturating_mul(1000)),
-        Value::Number(text) => Some(Quantity::of(text).milli_value()),
+        Value::Number(text) => Some(Quantity::parse_or_zero(text).milli_value()),
         _ => None,
     }
 }

@@ -26,7 +26,7 @@ impl Tolerances {
     pub(super) fn from_autoscaler(autoscaler: &Value) -> Tolerances {
         let behaviour = &autoscaler["spec"]["behavior"];
         let specified = |direction: &str| match &behaviour[direction]["tolerance"] {
-            Value::String(text) => Quantity::of(text).as_f64(),
+            Value::String(text) => Quantity::parse_or_zero(text).as_f64(),
             number => number.as_f64().unwrap_or(TOLERANCE),
         };
         Tolerances {

@@ -97,7 +97,7 @@ fn rules(role: &Object, roles: &[Arc<Object>]) -> Vec<Value> {
     roles.sort_by_key(|role| role.name());
     let mut rules: Vec<Value> = Vec::new();
     for selector in role["aggregationRule"]["clusterRoleSelectors"].list() {
-        let Some(selector) = LabelSelector::of(selector) else {
+        let Some(selector) = LabelSelector::from_value(selector) else {
             continue;
         };
         for part in roles

@@ -32,7 +32,7 @@ pub(crate) async fn wait_for_deletion(informer: &Informer<Object>, object: &Obje
     loop {
         let version = store.version();
         let known = store.get(&key).filter(|known| known.uid() == object.uid());
-        if known.is_none_or(|known| known.object().is_ok_and(|known| known.is_going())) {
+        if known.is_none_or(|known| known.object().is_ok_and(|known| known.is_terminating())) {
             return;
         }
         store.wait_for(Version(version.0 + 1)).await;

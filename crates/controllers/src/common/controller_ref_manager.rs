@@ -42,7 +42,7 @@ impl Claimable for Object {
     }
 
     fn is_going(&self) -> bool {
-        Object::is_going(self)
+        Object::is_terminating(self)
     }
 }
 
@@ -202,7 +202,7 @@ fn to_values(texts: &[&str]) -> Vec<Value> {
 }
 
 fn claim_action(owner: &Object, object: &impl Claimable, matches: bool) -> ClaimAction {
-    let owner_stays = !owner.is_going();
+    let owner_stays = !owner.is_terminating();
     match object.controller() {
         Some(uid) if uid != owner.uid() => ClaimAction::Ignore,
         Some(_) if matches => ClaimAction::Keep,

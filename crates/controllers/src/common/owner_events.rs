@@ -61,7 +61,7 @@ fn controller(entry: &Entry<Object>, kind: &Resource) -> Option<Key> {
 /// The owners in an orphan's namespace that select it.
 pub(crate) fn adopters(orphan: &Object, owners: &Lister<Object>) -> Vec<Key> {
     let selects = |owner: &&Arc<Object>| {
-        let selector = LabelSelector::of(&owner["spec"]["selector"]);
+        let selector = LabelSelector::from_value(&owner["spec"]["selector"]);
         selector.is_some_and(|selector| {
             !selector.is_empty() && selector.matches(|label| orphan.label(label))
         })

@@ -40,7 +40,7 @@ impl ControllerHistory {
         owner: &Object,
         kind: &Resource,
     ) -> Result<Vec<Arc<Object>>, Error> {
-        let selector = LabelSelector::of(&owner["spec"]["selector"]).unwrap_or_default();
+        let selector = LabelSelector::from_value(&owner["spec"]["selector"]).unwrap_or_default();
         let mut found =
             controller_index::decode(controller_index::candidates(&self.revisions, owner))?;
         found.retain(|revision| selector.matches(|label| revision.label(label)));

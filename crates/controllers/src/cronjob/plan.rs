@@ -50,7 +50,7 @@ pub(super) fn decide(cron_job: &Object, now: Timestamp) -> ScheduleDecision {
 
 fn read_schedule(cron_job: &Object, notes: &mut Vec<Note>) -> Option<Schedule> {
     let spec = &cron_job["spec"];
-    if cron_job.is_going() {
+    if cron_job.is_terminating() {
         return None;
     }
     let zone = spec["timeZone"].as_str();

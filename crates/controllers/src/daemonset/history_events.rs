@@ -37,7 +37,9 @@ fn daemon_sets_for_event(event: &Event<Object>, sets: &Lister<Object>) -> Vec<Ke
     };
     match event {
         Event::Added { object, .. } => match object.object() {
-            Ok(revision) if revision.is_going() => controller(&revision).into_iter().collect(),
+            Ok(revision) if revision.is_terminating() => {
+                controller(&revision).into_iter().collect()
+            }
             Ok(revision) if revision.controller().is_none() => adopters(&revision, sets),
             _ => Vec::new(),
         },

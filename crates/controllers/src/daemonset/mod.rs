@@ -103,7 +103,7 @@ impl Reconcile for DaemonSets {
             return Ok(Action::AwaitChange);
         }
         let set = entry.object()?;
-        let selector = LabelSelector::of(&set["spec"]["selector"]).unwrap_or_default();
+        let selector = LabelSelector::from_value(&set["spec"]["selector"]).unwrap_or_default();
         if selector.is_empty() {
             let message =
                 "This daemon set is selecting all pods. A non-empty selector is required.";
@@ -114,7 +114,7 @@ impl Reconcile for DaemonSets {
             );
             return Ok(Action::AwaitChange);
         }
-        if set.is_going() {
+        if set.is_terminating() {
             return Ok(Action::AwaitChange);
         }
         let revisions = self.revisions(&set).await?;

@@ -59,7 +59,7 @@ pub(super) fn plan(
             }
             Some(pods) => plan
                 .delete
-                .extend(pods.iter().filter(|pod| !pod.is_going()).cloned()),
+                .extend(pods.iter().filter(|pod| !pod.is_terminating()).cloned()),
         }
     }
     // Pods that are bound to a missing node are left to the pod garbage collector.
@@ -90,7 +90,7 @@ impl DaemonSetPlan {
         node: NodePods,
         patience: impl Fn(&str) -> Option<Duration>,
     ) {
-        let staying = node.pods.iter().filter(|pod| !pod.is_going());
+        let staying = node.pods.iter().filter(|pod| !pod.is_terminating());
         let (ended, mut running): (Vec<_>, Vec<_>) =
             staying.cloned().partition(|pod| any::is_terminal(pod));
         for pod in ended {

@@ -63,7 +63,7 @@ pub(super) fn by_node(pods: &[Arc<Object>]) -> PodsByNode {
     let mut nodes = PodsByNode::new();
     for pod in pods
         .iter()
-        .filter(|pod| !(pod::is_terminal(pod) && pod.is_going()))
+        .filter(|pod| !(pod::is_terminal(pod) && pod.is_terminating()))
     {
         if let Some(node) = target_node(pod) {
             nodes.entry(node.into()).or_default().push(pod.clone());

@@ -51,7 +51,7 @@ type Pair<'a> = (Option<&'a Arc<Object>>, Option<&'a Arc<Object>>);
 /// The new and the old pod of a node; none if there are several of one revision, which the node's
 /// plan removes first.
 fn pair<'a>(view: &DaemonSetView, pods: &'a [Arc<Object>]) -> Option<Pair<'a>> {
-    let staying = pods.iter().filter(|pod| !pod.is_going());
+    let staying = pods.iter().filter(|pod| !pod.is_terminating());
     let (new, old): (Vec<_>, Vec<_>) =
         staying.partition(|pod| pod::is_updated(view.set, pod, view.hash));
     (new.len() <= 1 && old.len() <= 1).then(|| (new.first().copied(), old.first().copied()))

@@ -61,7 +61,9 @@ impl DeploymentEventHandlers {
         }
         match new.controller() {
             Some(_) => self.enqueue_owner(new),
-            None if !new.is_going() && (is_other("labels") || is_other("ownerReferences")) => {
+            None if !new.is_terminating()
+                && (is_other("labels") || is_other("ownerReferences")) =>
+            {
                 self.enqueue_adopters(new)
             }
             None => {}
@@ -119,7 +121,8 @@ impl DeploymentEventHandlers {
 
 /// A deployment's selector; none if it selects nothing.
 pub(super) fn selector(deployment: &Value) -> Option<LabelSelector> {
-    LabelSelector::of(&deployment["spec"]["selector"]).filter(|selector| !selector.is_empty())
+    LabelSelector::from_value(&deployment["spec"]["selector"])
+        .filter(|selector| !selector.is_empty())
 }
 
 /// The object of an owner reference, if its uid matches.

@@ -27,7 +27,7 @@ pub(super) struct Rollout<'a> {
 impl Rollout<'_> {
     /// Runs the sync.
     pub(super) async fn sync(&mut self) -> Result<Action, Error> {
-        if self.deployment.is_going() {
+        if self.deployment.is_terminating() {
             self.sync_new_set_annotations().await?;
             return self.report_counts().await;
         }
@@ -233,7 +233,7 @@ fn sets_over_history_limit<'a>(deployment: &Object, old: &'a [Set]) -> Vec<&'a S
     if limit == i64::from(i32::MAX) {
         return Vec::new();
     }
-    let mut kept: Vec<&Set> = old.iter().filter(|set| !set.is_going()).collect();
+    let mut kept: Vec<&Set> = old.iter().filter(|set| !set.is_terminating()).collect();
     let n_surplus = kept
         .len()
         .saturating_sub(usize::try_from(limit).unwrap_or_default());

@@ -155,7 +155,7 @@ impl Reconcile for DeviceTaintEviction {
 impl DeviceTaintEviction {
     /// When a pod is to be evicted.
     fn eviction_time(&self, pod: &Object) -> Result<Option<i64>, Error> {
-        if pod["spec"]["nodeName"].is_empty() || pod.is_going() {
+        if pod["spec"]["nodeName"].is_empty() || pod.is_terminating() {
             return Ok(None);
         }
         let mut first = None;

@@ -85,7 +85,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
 
 /// The selector of a budget.
 fn selector(budget: &Value) -> Option<LabelSelector> {
-    LabelSelector::of(&budget["spec"]["selector"])
+    LabelSelector::from_value(&budget["spec"]["selector"])
 }
 
 /// Enqueues the budgets of a pod.

@@ -31,7 +31,7 @@ pub(crate) fn cpu_ratios<'a>(nodes: impl Iterator<Item = &'a Value>) -> Option<B
     };
     for node in nodes.filter(counts) {
         let zone = node["metadata"]["labels"][ZONE].str();
-        let cpu = Quantity::of(node["status"]["allocatable"]["cpu"].str()).milli_value();
+        let cpu = Quantity::parse_or_zero(node["status"]["allocatable"]["cpu"].str()).milli_value();
         if zone.is_empty() || cpu == 0 {
             return None;
         }

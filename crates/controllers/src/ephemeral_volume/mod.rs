@@ -57,7 +57,7 @@ impl Reconcile for EphemeralVolumes {
             .pods
             .lister()
             .by_key(key)?
-            .filter(|pod| !pod.is_going())
+            .filter(|pod| !pod.is_terminating())
         else {
             return Ok(Action::AwaitChange);
         };

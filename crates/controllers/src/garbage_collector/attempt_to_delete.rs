@@ -143,7 +143,9 @@ impl GarbageCollector {
                     .note_absent(if is_namespaced { beside } else { above });
                 Ok(decide::OwnerState::Dangling)
             }
-            Some(owner) if owner.is_going() && has_finalizer(&owner["metadata"], FOREGROUND) => {
+            Some(owner)
+                if owner.is_terminating() && has_finalizer(&owner["metadata"], FOREGROUND) =>
+            {
                 Ok(decide::OwnerState::WaitingForDependentsDeletion)
             }
             Some(_) => Ok(decide::OwnerState::Solid),

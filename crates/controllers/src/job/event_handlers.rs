@@ -70,7 +70,7 @@ impl JobEventHandlers {
             .chain(&before.as_ref().and_then(|before| controlling_job(before)))
             .for_each(|key| self.enqueue_batched(key));
         let is_orphan = pod.controller().is_none();
-        if is_tracked(&pod) && (is_orphan || pod.is_going()) {
+        if is_tracked(&pod) && (is_orphan || pod.is_terminating()) {
             self.orphans.add(pod.key());
         }
         let claims = |pod: &Object| (pod["metadata"]["labels"].clone(), pod.owners().to_vec());
@@ -89,8 +89,8 @@ impl JobEventHandlers {
     /// The jobs that may adopt a pod.
     fn matching_jobs(&self, pod: &Object) -> Vec<Key> {
         let wants = |job: &Object| {
-            let selector =
-                LabelSelector::of(&job["spec"]["selector"]).filter(|selector| !selector.is_empty());
+            let selector = LabelSelector::from_value(&job["spec"]["selector"])
+                .filter(|selector| !selector.is_empty());
             selector.is_some_and(|selector| selector.matches(|label| pod.label(label)))
         };
         let jobs = self

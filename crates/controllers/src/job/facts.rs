@@ -96,7 +96,7 @@ pub(crate) fn has_failed(job: &Value, pod: &Object) -> bool {
     match pod["status"]["phase"].str() {
         "Failed" => true,
         "Succeeded" => false,
-        _ => pod.is_going() && !only_replaces_failed(job),
+        _ => pod.is_terminating() && !only_replaces_failed(job),
     }
 }
 

@@ -144,7 +144,7 @@ impl Jobs {
             true => decided.filter(|_| managed.n_active == 0),
             false => completions_reached(&job, &progress, managed.n_active),
         };
-        if !is_over && finish.is_none() && !job.is_going() && set_suspended(&mut job, now) {
+        if !is_over && finish.is_none() && !job.is_terminating() && set_suspended(&mut job, now) {
             let note = match facts::is_suspended(&job) {
                 true => Note::normal("Suspended", "", "Job suspended"),
                 false => Note::normal("Resumed", "", "Job resumed"),
@@ -176,7 +176,7 @@ impl Jobs {
 
     /// Claims the job's pods: adopts orphans that match, releases pods that do not.
     async fn claim_pods(&self, job: &Object) -> Result<Vec<Arc<Object>>, Error> {
-        let Some(selector) = LabelSelector::of(&job["spec"]["selector"]) else {
+        let Some(selector) = LabelSelector::from_value(&job["spec"]["selector"]) else {
             return Ok(Vec::new());
         };
         let matches = |pod: &Object| selector.matches(|label| pod.label(label));
@@ -204,7 +204,7 @@ impl Jobs {
             writes: &self.writes,
             progress,
         };
-        match (is_over, job.is_going()) {
+        match (is_over, job.is_terminating()) {
             (true, _) => control.delete_active_pods().await,
             (false, true) => ManagedPods::unchanged(progress),
             (false, false) => {

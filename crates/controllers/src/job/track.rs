@@ -150,7 +150,7 @@ pub(super) fn set_unless_empty(status: &mut Value, field: &str, value: impl Into
 impl JobProgress {
     /// Whether a pod may lose its finalizer.
     fn can_remove_finalizer(&self, job: &Object, finish: Option<&Finish>, pod: &Object) -> bool {
-        if job.is_going() || finish.is_some() || has_succeeded(pod) {
+        if job.is_terminating() || finish.is_some() || has_succeeded(pod) {
             return true;
         }
         let is_waited_for = |index| {

@@ -43,7 +43,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             if event
                 .object()
                 .object()
-                .is_ok_and(|namespace| namespace.is_going())
+                .is_ok_and(|namespace| namespace.is_terminating())
             {
                 todo.add_after(event.key().clone(), DELETION_GRACE);
             }
@@ -75,7 +75,7 @@ impl MetadataHandler for ContentHandler {
             .namespaces
             .lister()
             .by_key(&key)
-            .is_ok_and(|found| found.is_some_and(|found| found.is_going()))
+            .is_ok_and(|found| found.is_some_and(|found| found.is_terminating()))
         {
             self.todo.add_after(key, DELETION_GRACE);
         }
@@ -101,7 +101,7 @@ impl Reconcile for NamespaceController {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         // Several clients write a terminating namespace, so the cache is not enough.
         let found = self.context.api.find(&NAMESPACES, key).await?;
-        let Some(namespace) = found.filter(Object::is_going) else {
+        let Some(namespace) = found.filter(Object::is_terminating) else {
             return Ok(Action::AwaitChange);
         };
         match self.sync_namespace(namespace).await {

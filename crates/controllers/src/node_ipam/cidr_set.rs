@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 /// The prefix lengths of podCIDRs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +36,9 @@ pub enum RangeError {
 /// A cluster CIDR and the owners of its podCIDRs.
 #[derive(Debug)]
 pub(super) struct CidrSet {
-    whole: Block,
+    whole: Cidr,
     /// The first podCIDR.
-    first: Block,
+    first: Cidr,
     holders: HashMap<u128, String>,
     next: u128,
 }
@@ -46,7 +46,7 @@ pub(super) struct CidrSet {
 impl CidrSet {
     /// A set without allocations.
     pub(super) fn new(text: &str, masks: NodeMasks) -> Result<CidrSet, RangeError> {
-        let whole = Block::parse_sloppy(text).ok_or_else(|| RangeError::Invalid(text.into()))?;
+        let whole = Cidr::parse_sloppy(text).ok_or_else(|| RangeError::Invalid(text.into()))?;
         let prefix = if whole.ip.is_ipv4() {
             masks.v4
         } else {
@@ -67,7 +67,7 @@ impl CidrSet {
     }
 
     /// Allocates the next free podCIDR to a node, or returns the one it has; none if all are used.
-    pub(super) fn allocate_next(&mut self, node: &str) -> Option<Block> {
+    pub(super) fn allocate_next(&mut self, node: &str) -> Option<Cidr> {
         let has = self
             .holders
             .iter()
@@ -88,7 +88,7 @@ impl CidrSet {
 
     /// Marks a podCIDR as used by a node; ignores those outside of the set.
     pub(super) fn occupy(&mut self, node: &str, block: &str) {
-        let Some(block) = Block::parse_sloppy(block) else {
+        let Some(block) = Cidr::parse_sloppy(block) else {
             return;
         };
         let Some(offset) = self.whole.offset(block.network()) else {

@@ -64,7 +64,7 @@ impl Reconcile for RangeAllocator {
         };
         if !node["spec"]["podCIDRs"].list().is_empty() {
             occupy(&mut self.ranges.lock(), &node);
-        } else if !node.is_going() {
+        } else if !node.is_terminating() {
             self.allocate(&node).await?;
         }
         Ok(Action::AwaitChange)

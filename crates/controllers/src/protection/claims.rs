@@ -109,8 +109,8 @@ fn uses(pod: &Object, claim: &Object) -> bool {
     let counts = |volume: &Value| match volume["ephemeral"].is_null() {
         true => true,
         false => {
-            let is_shut_down =
-                pod.is_going() && pod["metadata"]["deletionGracePeriodSeconds"].as_int() == Some(0);
+            let is_shut_down = pod.is_terminating()
+                && pod["metadata"]["deletionGracePeriodSeconds"].as_int() == Some(0);
             !is_shut_down && claim.is_controlled_by(pod.uid())
         }
     };

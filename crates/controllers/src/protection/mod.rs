@@ -21,7 +21,7 @@ enum FinalizerPlan {
 }
 
 fn plan(object: &Object, finalizer: &str) -> FinalizerPlan {
-    match (object.is_going(), object.has_finalizer(finalizer)) {
+    match (object.is_terminating(), object.has_finalizer(finalizer)) {
         (false, false) => FinalizerPlan::Add,
         (true, true) => FinalizerPlan::RemoveIfUnused,
         _ => FinalizerPlan::Nothing,

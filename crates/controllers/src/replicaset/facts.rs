@@ -48,7 +48,7 @@ impl PodFacts {
             controller: owner,
             labels: pod["metadata"]["labels"].clone(),
             node: text(&pod["spec"]["nodeName"]),
-            is_going: pod.is_going(),
+            is_going: pod.is_terminating(),
             is_active: pod::is_active(pod),
             is_terminating: pod::is_terminating(pod),
             rank: PodRank::from_pod(pod),

@@ -99,7 +99,7 @@ fn start(context: &ControllerContext, set_kind: &'static SetKind) -> Controller 
 
 /// An empty selector would claim all pods; validation rejects it.
 fn selector(selector: Value) -> Option<LabelSelector> {
-    LabelSelector::of(&selector).filter(|selector| !selector.is_empty())
+    LabelSelector::from_value(&selector).filter(|selector| !selector.is_empty())
 }
 
 struct ReplicaSetController {
@@ -126,7 +126,7 @@ impl Reconcile for ReplicaSetController {
             return Ok(Action::AwaitChange);
         }
         let set = entry.object()?;
-        let may_act = self.handlers.expectations.is_satisfied(key) && !set.is_going();
+        let may_act = self.handlers.expectations.is_satisfied(key) && !set.is_terminating();
         let pods = self.claim_pods(&set).await?;
         let outcome = match may_act {
             true => self.manage_replicas(&set, self.plan(&set, &pods)?).await,
@@ -298,8 +298,8 @@ impl ReplicaSetController {
         let next = ready
             .filter_map(|pod| time_until_available(pod.rank.ready_since, min_ready, now))
             .min();
-        let patience =
-            (!may_act && !set.is_going()).then_some(EXPECTATIONS_TIMEOUT + Duration::from_secs(1));
+        let patience = (!may_act && !set.is_terminating())
+            .then_some(EXPECTATIONS_TIMEOUT + Duration::from_secs(1));
         next.into_iter()
             .chain(patience)
             .min()

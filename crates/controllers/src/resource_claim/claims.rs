@@ -53,7 +53,7 @@ impl Reconcile for ClaimSync {
             finalizers.make_list().retain(|one| one.str() != FINALIZER);
             self.context.api.update(&RESOURCE_CLAIMS, &current).await?;
         }
-        if plan.is_unused && !claim.is_going() && self.is_owner_pod_done(&claim)? {
+        if plan.is_unused && !claim.is_terminating() && self.is_owner_pod_done(&claim)? {
             let options = DeleteOptions {
                 uid: Some(claim.uid()),
                 ..DeleteOptions::default()
@@ -121,7 +121,7 @@ fn plan(claim: &Object, gone: &HashSet<String>) -> ClaimPlan {
         .collect();
     let (is_unused, was_used) = (left.is_empty(), left.len() < shares.len());
     // A claim that was never reserved keeps its allocation, unless it is being deleted.
-    let ends = is_unused && (was_used || claim.is_going()) && claim.has_finalizer(FINALIZER);
+    let ends = is_unused && (was_used || claim.is_terminating()) && claim.has_finalizer(FINALIZER);
     let is_allocated = !claim["status"]["allocation"].is_null();
     let mut after = claim.clone();
     if was_used {

@@ -65,7 +65,7 @@ pub(super) fn template_names(pod: &Value) -> impl Iterator<Item = &str> {
 /// Whether none of the pod's containers runs or will run.
 pub(super) fn is_done(pod: &Object) -> bool {
     crate::common::pod::is_terminal(pod)
-        || (pod.is_going() && pod["spec"]["nodeName"].str().is_empty())
+        || (pod.is_terminating() && pod["spec"]["nodeName"].str().is_empty())
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) struct PodSync {
 impl Reconcile for PodSync {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         // A finished pod needs no claims, and they must not be generated again.
-        let needs = |pod: &Arc<Object>| !pod.is_going() && !is_done(pod);
+        let needs = |pod: &Arc<Object>| !pod.is_terminating() && !is_done(pod);
         let Some(pod) = self.pods.lister().by_key(key)?.filter(needs) else {
             return Ok(Action::AwaitChange);
         };

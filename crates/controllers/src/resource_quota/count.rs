@@ -4,13 +4,13 @@
 //! matters, for which the server does not send the objects.
 
 use mizzen_kinds::amounts::{Amounts, add};
-use mizzen_kinds::quota::{Counted, Selector, selectors};
+use mizzen_kinds::quota::{QuotaEvaluator, ScopeSelector, selectors};
 use mizzen_sdk::api::{Api, ListOptions};
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES};
 use mizzen_sdk::{Object, Resource};
 use mizzen_value::Value;
-use mizzen_value::quantity::{Format, Quantity};
+use mizzen_value::quantity::{Quantity, QuantityFormat};
 
 use crate::metadata_informers::DiscoveredKinds;
 use crate::{ControllerContext, Error};
@@ -71,7 +71,7 @@ impl UsageCounter {
                 namespaced,
                 ..
             } = &kind.resource;
-            let Some(counted) = Counted::of(group, plural).filter(|_| *namespaced) else {
+            let Some(counted) = QuotaEvaluator::of(group, plural).filter(|_| *namespaced) else {
                 continue;
             };
             let limits = query.quota["spec"]["hard"].entries().map(|(name, _)| name);
@@ -90,7 +90,7 @@ impl UsageCounter {
     async fn kind_usage(
         &self,
         resource: &Resource,
-        counted: &Counted,
+        counted: &QuotaEvaluator,
         &UsageQuery { quota, source, now }: &UsageQuery<'_>,
     ) -> Result<Amounts, Error> {
         let (namespace, selectors) = (quota.namespace(), selectors(quota));
@@ -104,7 +104,7 @@ impl UsageCounter {
                 now,
             ));
         }
-        if *counted == Counted::DeviceClaim || cached.is_some() {
+        if *counted == QuotaEvaluator::DeviceClaim || cached.is_some() {
             let objects = self
                 .api
                 .list(resource, namespace, &ListOptions::default())
@@ -124,7 +124,7 @@ impl UsageCounter {
         };
         let amount = Quantity::from_int(
             i64::try_from(n_objects).unwrap_or(i64::MAX),
-            Format::Decimal,
+            QuantityFormat::Decimal,
         );
         let one = counted.usage(&Value::Null, now);
         Ok(one.into_keys().map(|name| (name, amount)).collect())
@@ -133,8 +133,8 @@ impl UsageCounter {
 
 /// The sum of the usage of objects that match all scopes.
 fn total<'a>(
-    counted: &Counted,
-    selectors: &[Selector],
+    counted: &QuotaEvaluator,
+    selectors: &[ScopeSelector],
     objects: impl Iterator<Item = &'a Value>,
     now: i64,
 ) -> Amounts {
@@ -178,7 +178,7 @@ mod tests {
         let selectors = selectors(&json::parse(quota.as_bytes()).unwrap());
         let used = select_amounts(
             names,
-            total(&Counted::Pod, &selectors, pods.list().iter(), 0),
+            total(&QuotaEvaluator::Pod, &selectors, pods.list().iter(), 0),
         );
         let shown: Vec<String> = used
             .iter()

@@ -9,7 +9,7 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_kinds::quota::Counted;
+use mizzen_kinds::quota::QuotaEvaluator;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::RESOURCE_QUOTAS;
@@ -90,7 +90,7 @@ fn watch_cached(
     cache: &Informer<Object>,
     enqueuer: QuotaEnqueuer,
 ) {
-    let Some(counted) = Counted::of(&resource.group, &resource.plural) else {
+    let Some(counted) = QuotaEvaluator::of(&resource.group, &resource.plural) else {
         return;
     };
     let clock = context.clock.clone();
@@ -144,7 +144,7 @@ impl QuotaEnqueuer {
 
     /// A resource changed in a namespace, or in all if it is empty.
     fn enqueue_namespace(&self, of: &Resource, namespace: &str) {
-        let Some(counted) = Counted::of(&of.group, &of.plural) else {
+        let Some(counted) = QuotaEvaluator::of(&of.group, &of.plural) else {
             return;
         };
         let quotas = match namespace {

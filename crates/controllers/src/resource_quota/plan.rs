@@ -1,12 +1,12 @@
 //! The status of a quota for a calculated usage.
 
 use mizzen_kinds::amounts::{Amounts, amounts};
-use mizzen_kinds::quota::Counted;
+use mizzen_kinds::quota::QuotaEvaluator;
 use mizzen_sdk::Object;
 use mizzen_value::{Map, Value};
 
 /// Whether a quota limits a resource.
-pub(super) fn limits_resource(quota: &Object, counted: &Counted) -> bool {
+pub(super) fn limits_resource(quota: &Object, counted: &QuotaEvaluator) -> bool {
     quota["spec"]["hard"]
         .entries()
         .any(|(name, _)| counted.counts_as(name))

@@ -38,7 +38,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         let going = all.lister().list().unwrap_or_default();
         going
             .iter()
-            .filter(|range| range.is_going())
+            .filter(|range| range.is_terminating())
             .for_each(|range| todo.add(range.key()));
     };
     let (todo, look) = (queue.clone(), look_again.clone());

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use mizzen_sdk::Object;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 use mizzen_value::time;
 
 /// How long a ServiceCIDR stays after its deletion, so that all allocators see it.
@@ -27,17 +27,17 @@ pub(super) fn plan(
     addresses: &[Arc<Object>],
     now: i64,
 ) -> ServiceCidrPlan {
-    if !range.is_going() {
+    if !range.is_terminating() {
         return ServiceCidrPlan::Serve;
     }
-    let others: Vec<Block> = ranges
+    let others: Vec<Cidr> = ranges
         .iter()
         .filter(|other| other.name() != range.name())
         .flat_map(|other| blocks(other))
         .collect();
     let own = blocks(range);
-    let is_covered = |block: &Block| others.iter().any(|other| other.contains_block(block));
-    let gives = |blocks: &[Block], address| blocks.iter().any(|block| block.gives(address));
+    let is_covered = |block: &Cidr| others.iter().any(|other| other.contains_block(block));
+    let gives = |blocks: &[Cidr], address| blocks.iter().any(|block| block.gives(address));
     let is_needed = |address| gives(&own, address) && !gives(&others, address);
     if !own.iter().all(is_covered)
         && addresses
@@ -54,11 +54,11 @@ pub(super) fn plan(
     }
 }
 
-fn blocks(range: &Object) -> Vec<Block> {
+fn blocks(range: &Object) -> Vec<Cidr> {
     range["spec"]["cidrs"]
         .list()
         .iter()
-        .filter_map(|text| Block::parse_sloppy(text.str()))
+        .filter_map(|text| Cidr::parse_sloppy(text.str()))
         .collect()
 }
 

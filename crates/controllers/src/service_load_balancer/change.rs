@@ -25,7 +25,7 @@ pub(super) fn wants_load_balancer(service: &Object) -> bool {
 
 /// Whether a load balancer must be deleted: the finalizer is set and it is not needed any more.
 pub(super) fn needs_cleanup(service: &Object) -> bool {
-    let is_wanted = !service.is_going() && service["spec"]["type"].str() == "LoadBalancer";
+    let is_wanted = !service.is_terminating() && service["spec"]["type"].str() == "LoadBalancer";
     service.has_finalizer(FINALIZER) && !is_wanted
 }
 

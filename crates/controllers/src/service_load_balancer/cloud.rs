@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use mizzen_sdk::{Key, Object};
-use mizzen_value::address::{Block, family};
+use mizzen_value::address::{Cidr, family};
 
 use crate::services::member::parse_address;
 
 /// A simulated cloud provider. It has only addresses.
 pub(super) struct Cloud {
     /// One range for each family.
-    ranges: Vec<Block>,
+    ranges: Vec<Cidr>,
     load_balancers: HashMap<Key, LoadBalancer>,
     taken: HashSet<IpAddr>,
 }
@@ -28,7 +28,7 @@ pub(super) enum EnsureError {
     #[error("no range of the simulated cloud is of the family {0}")]
     NoRange(String),
     #[error("every address of {0} is in use")]
-    Exhausted(Block),
+    Exhausted(Cidr),
     #[error(
         "the requested address {0} is not in a range of the simulated cloud for the Service's families"
     )]
@@ -38,7 +38,7 @@ pub(super) enum EnsureError {
 }
 
 impl Cloud {
-    pub(super) fn new(ranges: Vec<Block>) -> Cloud {
+    pub(super) fn new(ranges: Vec<Cidr>) -> Cloud {
         Cloud {
             ranges,
             load_balancers: HashMap::new(),
@@ -175,7 +175,7 @@ mod tests {
         Cloud::new(
             ranges
                 .iter()
-                .map(|range| Block::parse_sloppy(range).unwrap())
+                .map(|range| Cidr::parse_sloppy(range).unwrap())
                 .collect(),
         )
     }

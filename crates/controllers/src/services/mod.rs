@@ -27,7 +27,7 @@ use crate::select::objects_selecting;
 /// A service's selector; none if it selects nothing.
 pub(crate) fn selector(service: &Value) -> Option<LabelSelector> {
     let labels = &service["spec"]["selector"];
-    LabelSelector::of(&value!({"matchLabels": (labels.clone())}))
+    LabelSelector::from_value(&value!({"matchLabels": (labels.clone())}))
         .filter(|_| member::selects_pods(service))
 }
 

@@ -70,7 +70,7 @@ impl SlicePublisher {
             key.namespace(),
             &LabelSelector { requirements },
         )?;
-        slices.retain(|slice| !slice.is_going() && !self.own.is_gone(slice.uid()));
+        slices.retain(|slice| !slice.is_terminating() && !self.own.is_gone(slice.uid()));
         Ok(slices)
     }
 
@@ -84,7 +84,7 @@ impl SlicePublisher {
         let failed = |what: String, error: &kube::Error| {
             Error::Other(format!("failed to {what}: {}", message(error)))
         };
-        for slice in changes.create.iter().filter(|_| !owner.is_going()) {
+        for slice in changes.create.iter().filter(|_| !owner.is_terminating()) {
             match self.context.api.create(&ENDPOINT_SLICES, slice).await {
                 Ok(slice) => self.track_and_wait(&slice).await?,
                 Err(error) if is_namespace_terminating(&error) => return Ok(()),

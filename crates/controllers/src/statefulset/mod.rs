@@ -93,7 +93,7 @@ impl Reconcile for StatefulSets {
             return Ok(Action::AwaitChange);
         }
         let set = entry.object()?;
-        let Some(selector) = LabelSelector::of(&set["spec"]["selector"]) else {
+        let Some(selector) = LabelSelector::from_value(&set["spec"]["selector"]) else {
             return Ok(Action::AwaitChange);
         };
         let revisions = self.history.claim_revisions(&set, &STATEFUL_SETS).await?;

@@ -61,7 +61,7 @@ pub(super) fn plan<C: Fn(&str) -> Option<Arc<Object>>>(
         in_order: view.is_in_order(),
         pods: view.pods.to_vec(),
     };
-    if view.set.is_going() {
+    if view.set.is_terminating() {
         return plan;
     }
     let (replicas, condemned) = (view.replicas(), view.condemned());
@@ -142,7 +142,7 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> StatefulSetView<'_, C> {
     fn process_replica(&self, pod: &Arc<Object>) -> ReplicaStep {
         if pod::is_finished(pod) {
             return (
-                (!pod.is_going()).then(|| PodStep::Delete(pod.clone())),
+                (!pod.is_terminating()).then(|| PodStep::Delete(pod.clone())),
                 true,
             );
         }
@@ -188,13 +188,13 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> StatefulSetView<'_, C> {
 
     /// Whether every claim exists, is not being deleted, and has the right owners.
     fn has_claims(&self, pod: &Object) -> bool {
-        let stays = |claim: Option<Arc<Object>>| claim.is_some_and(|claim| !claim.is_going());
+        let stays = |claim: Option<Arc<Object>>| claim.is_some_and(|claim| !claim.is_terminating());
         self.claims(pod).all(stays) && self.claims_are_right(pod)
     }
 
     fn is_available(&self, pod: &Object) -> bool {
         let min_ready = self.set["spec"]["minReadySeconds"].int();
-        any::is_available(pod, min_ready, self.now) && !pod.is_going()
+        any::is_available(pod, min_ready, self.now) && !pod.is_terminating()
     }
 
     fn fix_condemned_claims(&self, pod: &Arc<Object>) -> ReplicaStep {
@@ -221,7 +221,7 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> StatefulSetView<'_, C> {
         let is_fine = || pod::is_ready(pod) && self.is_available(pod);
         let may_go = !self.is_in_order() || is_fine() || is_first_unavailable();
         (
-            (may_go && !pod.is_going()).then(|| PodStep::Delete(pod.clone())),
+            (may_go && !pod.is_terminating()).then(|| PodStep::Delete(pod.clone())),
             true,
         )
     }
@@ -235,7 +235,7 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> StatefulSetView<'_, C> {
         }
         let partition =
             usize::try_from(strategy.at("rollingUpdate.partition").int()).unwrap_or_default();
-        let is_old = |pod: &Object| pod::revision(pod) != self.update.name && !pod.is_going();
+        let is_old = |pod: &Object| pod::revision(pod) != self.update.name && !pod.is_terminating();
         let next = replicas
             .iter()
             .skip(partition)

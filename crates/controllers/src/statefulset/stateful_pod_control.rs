@@ -146,7 +146,7 @@ impl StatefulPodControl<'_> {
         let mut problems = Vec::new();
         for claim in storage::claims(self.set, identity::ordinal(pod).unwrap_or_default()) {
             match self.by.claim(self.set, claim.name()) {
-                Some(known) if known.is_going() => {
+                Some(known) if known.is_terminating() => {
                     problems.push(format!("pvc {} is being deleted", claim.name()))
                 }
                 Some(_) => {}

@@ -33,7 +33,7 @@ pub(super) fn count<'a>(
     let min_ready = set["spec"]["minReadySeconds"].int();
     let mut counts = StatefulSetCounts::default();
     for pod in pods {
-        let stays = pod::is_made(pod) && !pod.is_going();
+        let stays = pod::is_made(pod) && !pod.is_terminating();
         counts.replicas += i64::from(pod::is_made(pod));
         counts.ready += i64::from(pod::is_ready(pod));
         counts.available += i64::from(pod::is_ready(pod) && any::is_available(pod, min_ready, now));

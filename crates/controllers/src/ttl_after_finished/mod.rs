@@ -71,7 +71,7 @@ impl TtlAfterFinished {
 fn time_left(job: &Object, now: Timestamp) -> Option<Duration> {
     let seconds = job["spec"]["ttlSecondsAfterFinished"]
         .as_int()
-        .filter(|_| !job.is_going())?;
+        .filter(|_| !job.is_terminating())?;
     let end = facts::true_condition(job, facts::finished_condition(job)?)?;
     let due = to_unix(end["lastTransitionTime"].str())?.saturating_add(seconds);
     let left = i128::from(due) * 1_000_000_000 - now.as_nanosecond();

@@ -112,5 +112,5 @@ fn is_bound(claim: &Object) -> bool {
 }
 
 fn capacity(claim: &Value) -> Quantity {
-    Quantity::of(claim["status"]["capacity"]["storage"].str())
+    Quantity::parse_or_zero(claim["status"]["capacity"]["storage"].str())
 }

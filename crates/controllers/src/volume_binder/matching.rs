@@ -42,9 +42,9 @@ fn best_of<'a>(claim: &Value, volumes: &[&'a Object], delayed: bool) -> Option<&
             && size(volume) >= request(claim)
             && volume_mode(claim) == volume_mode(volume)
             && attributes(claim) == attributes(volume)
-            && !volume.is_going()
+            && !volume.is_terminating()
     };
-    let selector = LabelSelector::of(&claim["spec"]["selector"]);
+    let selector = LabelSelector::from_value(&claim["spec"]["selector"]);
     let is_free = |volume: &&Object| {
         let selector = selector.as_ref();
         volume["status"]["phase"].str() == "Available"
@@ -81,7 +81,7 @@ pub(super) fn volume_mismatch(claim: &Value, volume: &Object) -> Option<String> 
             "incompatible accessMode",
         ),
     ];
-    if volume.is_going() {
+    if volume.is_terminating() {
         return Some(format!(
             "the volume is marked for deletion {:?}",
             volume.name()
@@ -106,11 +106,11 @@ fn attributes(object: &Value) -> &str {
 }
 
 fn size(volume: &Value) -> Quantity {
-    Quantity::of(volume["spec"]["capacity"]["storage"].str())
+    Quantity::parse_or_zero(volume["spec"]["capacity"]["storage"].str())
 }
 
 pub(super) fn request(claim: &Value) -> Quantity {
-    Quantity::of(claim["spec"]["resources"]["requests"]["storage"].str())
+    Quantity::parse_or_zero(claim["spec"]["resources"]["requests"]["storage"].str())
 }
 
 #[cfg(test)]

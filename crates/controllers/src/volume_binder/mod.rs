@@ -281,7 +281,7 @@ impl PersistentVolumeController {
                 .retain(|one| one.str() != legacy::CONTROLLER_FINALIZER);
             self.save_volume(&free).await?;
         }
-        if volume.is_going() {
+        if volume.is_terminating() {
             return Ok(());
         }
         let options = DeleteOptions {
@@ -305,7 +305,7 @@ impl PersistentVolumeController {
         let Some(outcome) = reclaim::recycler_outcome(&pod) else {
             return Ok(());
         };
-        if pod.is_going() {
+        if pod.is_terminating() {
             return Ok(());
         }
         match outcome {

@@ -116,7 +116,8 @@ pub(super) fn recycler_name(volume: &str) -> String {
 /// The recycler pod of a volume.
 pub(super) fn recycler_pod(volume: &Object) -> Option<Value> {
     let (mut mounted, least) = recycled_source(volume)?;
-    let gibibytes = Quantity::of(volume["spec"]["capacity"]["storage"].str()).value() >> 30;
+    let gibibytes =
+        Quantity::parse_or_zero(volume["spec"]["capacity"]["storage"].str()).value() >> 30;
     let seconds = (gibibytes * 30).max(least);
     mounted.set("name", "vol");
     let script = "test -e /scrub && find /scrub -mindepth 1 -delete && test -z \"$(ls -A /scrub)\" || exit 1";

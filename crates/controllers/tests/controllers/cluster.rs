@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use mizzen_apiserver::seams::{Counter, VirtualClock};
+use mizzen_apiserver::clock::{CountingRandom, VirtualClock};
 use mizzen_apiserver::{Server, User};
 use mizzen_controllers::{Handle, Options, start};
 use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::{Api, DeleteOptions};
-use mizzen_sdk::{Key, Object, Resource, seam};
+use mizzen_sdk::{Key, Object, Resource, clock};
 use mizzen_value::clock::Clock as _;
 use mizzen_value::{Value, json, yaml};
 use tokio::time::sleep;
@@ -37,7 +37,7 @@ impl Cluster {
     pub(crate) async fn set_up(loops: &[&str], choose: impl FnOnce(&mut Options)) -> Cluster {
         let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
+        let registry = Registry::new(store, Arc::new(clock), Arc::new(CountingRandom::default()));
         let server = mizzen_controlplane::server(
             registry,
             ServerOptions {
@@ -67,7 +67,7 @@ impl Cluster {
         }
         let server = self.server.clone();
         let mut options = Options::new(Arc::new(move |_| client(&server)));
-        options.clock = seam::told_by(self.clock);
+        options.clock = clock::following(self.clock);
         options.rng = Arc::new(|| 0.5);
         options.controllers = loops.iter().map(|name| name.to_string()).collect();
         choose(&mut options);

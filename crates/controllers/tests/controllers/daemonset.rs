@@ -63,7 +63,7 @@ async fn pods(cluster: &Cluster) -> String {
             .trim_start_matches("i:")
             .to_string();
         let node = node_of(pod);
-        if pod.is_going() {
+        if pod.is_terminating() {
             format!("({node}:{image})")
         } else {
             format!("{node}:{image}")
@@ -92,7 +92,7 @@ async fn run(cluster: &Cluster) {
                 .await
                 .unwrap();
         }
-        if !pod.is_going() && pod.at("status.phase").str() != "Running" {
+        if !pod.is_terminating() && pod.at("status.phase").str() != "Running" {
             let since = time::from_unix(cluster.now());
             let condition =
                 value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
@@ -111,7 +111,7 @@ async fn reap(cluster: &Cluster) {
         .list(&PODS, "default")
         .await
         .iter()
-        .filter(|pod| pod.is_going())
+        .filter(|pod| pod.is_terminating())
     {
         let now = DeleteOptions {
             grace_seconds: Some(0),

@@ -75,7 +75,7 @@ async fn a_pod_is_evicted_when_its_device_is_tainted() {
     // Without a kubelet it stays, but has the condition.
     let is_told = pod.is_none_or(|pod| {
         let conditions = pod["status"]["conditions"].list();
-        pod.is_going()
+        pod.is_terminating()
             && conditions
                 .iter()
                 .any(|one| one["reason"].str() == "DeletionByDeviceTaintManager")
@@ -86,7 +86,8 @@ async fn a_pod_is_evicted_when_its_device_is_tainted() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_toleration_seconds_is_evicted_then_unless_the_taint_is_removed() {
     let toleration = "[{key: broken, operator: Exists, effect: NoExecute, tolerationSeconds: 60}]";
-    let is_there = async |cluster: &Cluster| find(cluster).await.is_some_and(|pod| !pod.is_going());
+    let is_there =
+        async |cluster: &Cluster| find(cluster).await.is_some_and(|pod| !pod.is_terminating());
     let leaving = cluster(toleration).await;
     taint(&leaving, 0, Some("NoExecute")).await;
     leaving.pass(Duration::from_secs(50)).await;

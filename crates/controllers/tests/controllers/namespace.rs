@@ -106,8 +106,8 @@ async fn pods_are_deleted_first_with_their_grace_period() {
         .await;
     cluster.delete(&NAMESPACES, "shop").await;
     cluster.pass(Duration::from_secs(20)).await;
-    assert!(cluster.get(&PODS, "shop/p").await.is_going());
-    assert!(!cluster.get(&CONFIG_MAPS, "shop/c").await.is_going());
+    assert!(cluster.get(&PODS, "shop/p").await.is_terminating());
+    assert!(!cluster.get(&CONFIG_MAPS, "shop/c").await.is_terminating());
     assert_eq!(
         condition(&cluster, "NamespaceContentRemaining").await,
         "False All content successfully removed"

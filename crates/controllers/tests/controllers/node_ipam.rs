@@ -2,7 +2,7 @@
 
 use mizzen_controllers::NodeMasks;
 use mizzen_sdk::resource::NODES;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 use crate::cluster::Cluster;
 
@@ -110,7 +110,7 @@ async fn pod_cidrs_have_the_chosen_size_and_do_not_overlap_with_services() {
             v4: 26,
             ..NodeMasks::default()
         };
-        options.service_ranges = Block::parse_sloppy("10.9.0.64/27").into_iter().collect();
+        options.service_ranges = Cidr::parse_sloppy("10.9.0.64/27").into_iter().collect();
     })
     .await;
     assert_eq!(node(&cluster, "a", "").await, "10.9.0.0/26");

@@ -279,7 +279,7 @@ async fn a_pod_is_evicted_after_its_toleration_seconds() {
         cluster
             .get(&PODS, &format!("default/{name}"))
             .await
-            .is_going()
+            .is_terminating()
     };
     assert!(going("now").await && !going("later").await);
     let pod = cluster.get(&PODS, "default/now").await;
@@ -317,7 +317,7 @@ async fn a_pod_stays_when_the_taint_is_removed_first() {
     drive(&cluster, true).await;
     drive(&cluster, false).await;
     cluster.pass(Duration::from_secs(60)).await;
-    assert!(!cluster.get(&PODS, "default/p").await.is_going());
+    assert!(!cluster.get(&PODS, "default/p").await.is_terminating());
     assert_eq!(
         events(&cluster, "TaintManagerEviction").await,
         ["Cancelling deletion of Pod default/p"]
@@ -332,7 +332,7 @@ async fn taints_added_while_the_controller_was_down_evict_pods() {
     drive(&cluster, true).await;
     cluster.start(&["taint-eviction-controller"], |_| {}).await;
     cluster.settle().await;
-    assert!(cluster.get(&PODS, "default/p").await.is_going());
+    assert!(cluster.get(&PODS, "default/p").await.is_terminating());
 }
 
 #[tokio::test(start_paused = true)]

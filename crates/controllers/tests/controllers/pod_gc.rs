@@ -31,11 +31,11 @@ async fn pods_of_a_missing_node_are_failed_and_deleted() {
     add_pod(&cluster, "kept", "n1").await;
     add_pod(&cluster, "lost", "n2").await;
     cluster.pass(Duration::from_secs(38)).await;
-    assert!(!cluster.get(&PODS, "default/lost").await.is_going());
+    assert!(!cluster.get(&PODS, "default/lost").await.is_terminating());
     cluster.pass(Duration::from_secs(30)).await;
     let lost = cluster.get(&PODS, "default/lost").await;
     assert_eq!(
-        (lost.is_going(), lost.at("status.phase").str()),
+        (lost.is_terminating(), lost.at("status.phase").str()),
         (true, "Failed")
     );
     let conditions = lost["status"]["conditions"].list();
@@ -44,7 +44,7 @@ async fn pods_of_a_missing_node_are_failed_and_deleted() {
         .find(|it| it["type"].str() == "DisruptionTarget")
         .expect("a condition");
     assert_eq!(target["message"].str(), "PodGC: node no longer exists");
-    assert!(!cluster.get(&PODS, "default/kept").await.is_going());
+    assert!(!cluster.get(&PODS, "default/kept").await.is_terminating());
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +56,7 @@ async fn a_pod_whose_node_comes_in_time_stays() {
         .create("{apiVersion: v1, kind: Node, metadata: {name: n2}}")
         .await;
     cluster.pass(Duration::from_secs(120)).await;
-    assert!(!cluster.get(&PODS, "default/early").await.is_going());
+    assert!(!cluster.get(&PODS, "default/early").await.is_terminating());
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ pub(crate) async fn pods(cluster: &Cluster) -> Vec<Object> {
         .list(&PODS, "default")
         .await
         .into_iter()
-        .filter(|pod| !pod.is_going())
+        .filter(|pod| !pod.is_terminating())
         .collect()
 }
 

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use mizzen_sdk::resource::{EVENTS, SERVICES};
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 use crate::cluster::Cluster;
 
 const CONTROLLER: [&str; 1] = ["service-lb-controller"];
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-fn ranges(texts: &[&str]) -> Vec<Block> {
+fn ranges(texts: &[&str]) -> Vec<Cidr> {
     texts
         .iter()
-        .map(|text| Block::parse_sloppy(text).unwrap())
+        .map(|text| Cidr::parse_sloppy(text).unwrap())
         .collect()
 }
 

@@ -38,7 +38,7 @@ async fn pods(cluster: &Cluster) -> String {
             .trim_start_matches("i:")
             .to_string();
         let name = pod.name().trim_start_matches("web-");
-        if pod.is_going() {
+        if pod.is_terminating() {
             format!("({name}:{image})")
         } else {
             format!("{name}:{image}")

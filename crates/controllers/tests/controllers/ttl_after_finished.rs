@@ -32,7 +32,7 @@ async fn is_kept(cluster: &Cluster) -> bool {
     cluster
         .find(&JOBS, "default/j")
         .await
-        .is_some_and(|job| !job.is_going())
+        .is_some_and(|job| !job.is_terminating())
 }
 
 #[tokio::test(start_paused = true)]

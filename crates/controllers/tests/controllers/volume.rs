@@ -168,7 +168,7 @@ async fn a_claim_whose_volume_is_deleted_is_lost() {
     cluster.delete(&PERSISTENT_VOLUMES, "v").await;
     cluster.settle().await;
     assert!(
-        cluster.get(&PERSISTENT_VOLUMES, "v").await.is_going(),
+        cluster.get(&PERSISTENT_VOLUMES, "v").await.is_terminating(),
         "a claim has it"
     );
     cluster
@@ -423,7 +423,7 @@ async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
         cluster
             .get(&PERSISTENT_VOLUME_CLAIMS, "default/c")
             .await
-            .is_going()
+            .is_terminating()
     );
     let options = mizzen_sdk::api::DeleteOptions {
         grace_seconds: Some(0),
@@ -454,7 +454,7 @@ async fn a_volume_attributes_class_stays_while_it_is_used() {
         cluster
             .get(&VOLUME_ATTRIBUTES_CLASSES, "gold")
             .await
-            .is_going()
+            .is_terminating()
     );
     let strip = |claim: &mut mizzen_sdk::Object| drop(claim.entry("metadata").remove("finalizers"));
     cluster

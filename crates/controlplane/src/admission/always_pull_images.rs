@@ -1,7 +1,7 @@
 //! AlwaysPullImages: the images of a pod are pulled at every start, so that only users with credentials for a private
 //! image can run it, even if a node already has it.
 
-use mizzen_object::{Status, Violations, in_one};
+use mizzen_object::{Status, Violations, aggregate};
 use mizzen_value::Value;
 
 use super::Attributes;
@@ -47,7 +47,7 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
         let Status { message, .. } = attributes.forbidden(pod, &violation.to_string());
         message
     });
-    in_one(problems).map_or(Ok(()), |problems| Err(Status::unknown(problems)))
+    aggregate(problems).map_or(Ok(()), |problems| Err(Status::unknown(problems)))
 }
 
 fn violations(spec: &Value) -> Violations {

@@ -1,11 +1,11 @@
 //! CertificateApproval, CertificateSigning and CertificateSubjectRestriction.
 
 use mizzen_object::Status;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, json};
 
 use super::Attributes;
-use mizzen_apiserver::authorization::Resource;
+use mizzen_apiserver::authorization::ResourceAttributes;
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
@@ -32,7 +32,7 @@ fn is_below(attributes: &Attributes, subresource: &str) -> bool {
 pub(super) fn check_approval<'a>(
     attributes: &'a Attributes<'a>,
     request: &'a Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(check(attributes, request, "approve"))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn check_approval<'a>(
 pub(super) fn check_signing<'a>(
     attributes: &'a Attributes<'a>,
     request: &'a Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     let same = |field: &str| {
         attributes
             .old
@@ -83,12 +83,12 @@ async fn check(
         .unwrap_or_default();
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     for name in [signer, &domain] {
-        let signers = Resource {
+        let signers = ResourceAttributes {
             group: GROUP,
             version: "*",
             resource: "signers",
             name,
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         if attributes.may(verb, signers).await {
             return Ok(());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use mizzen_object::Violations;
-use mizzen_object::config_file::{ConfigFileError, Scheme};
+use mizzen_object::config_file::{ConfigFileError, ConfigScheme};
 use mizzen_object::schema::{self, Schemas};
 use mizzen_value::{Value, json, yaml};
 
@@ -13,7 +13,7 @@ use super::event_rate_limit::EventRateLimit;
 use super::image_policy::ImagePolicy;
 use super::plugins::Plugins;
 use super::pod_node_selector::NodeSelectors;
-use super::pod_security::{PodSecurity, Policy};
+use super::pod_security::{NamespacePolicy, PodSecurity};
 use super::pod_tolerations::PodTolerations;
 use super::quota::LimitedResource;
 use super::toleration::TolerationSeconds;
@@ -40,7 +40,7 @@ pub struct Admission {
 /// Why a configuration is invalid, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ConfigurationError(String);
+pub struct AdmissionConfigurationError(String);
 
 /// The configuration kinds of upstream's plug-ins, and the name of their scheme in errors.
 type KnownKinds = (&'static str, &'static [(&'static str, &'static str)]);
@@ -97,10 +97,10 @@ const LEGACY: [(&str, &str); 2] = [
 
 impl Admission {
     /// Reads an AdmissionConfiguration; files that it names are below `base` unless their paths are absolute.
-    pub fn read(text: &[u8], base: &Path) -> Result<Admission, ConfigurationError> {
+    pub fn read(text: &[u8], base: &Path) -> Result<Admission, AdmissionConfigurationError> {
         let mut admission = Admission::default();
         let rejected = |why: &dyn fmt::Display| {
-            ConfigurationError(format!("failed to read plugin config: {why}"))
+            AdmissionConfigurationError(format!("failed to read plugin config: {why}"))
         };
         let document = match decode_strictly(ADMISSION, text) {
             Ok(document) => document,
@@ -137,9 +137,9 @@ impl Admission {
     }
 
     /// Configures one plug-in. Without a text it has its defaults.
-    fn configure(&mut self, plugin: &str, text: &[u8]) -> Result<(), ConfigurationError> {
+    fn configure(&mut self, plugin: &str, text: &[u8]) -> Result<(), AdmissionConfigurationError> {
         let rejected = |why: String| {
-            ConfigurationError(format!(
+            AdmissionConfigurationError(format!(
                 "couldn't init admission plugin {}: {why}",
                 json::quote(plugin)
             ))
@@ -153,7 +153,7 @@ impl Admission {
             | "ImagePolicyWebhook" => true,
             name if Plugins::knows(name) => false,
             name => {
-                return Err(ConfigurationError(format!(
+                return Err(AdmissionConfigurationError(format!(
                     "failed to read plugin config: plugin {} is unknown",
                     json::quote(name)
                 )));
@@ -181,7 +181,7 @@ impl Admission {
             Ok(document) => Ok(document.value),
             Err(error) => Err(error.to_string()),
         };
-        let invalid = |violations: Violations| violations.in_one().unwrap_or_default();
+        let invalid = |violations: Violations| violations.aggregate().unwrap_or_default();
         match plugin {
             "PodSecurity" => self.pod_security = PodSecurity::parse(&strictly(POD_SECURITY)?)?,
             "ResourceQuota" => {
@@ -202,11 +202,11 @@ impl Admission {
     }
 }
 
-fn scheme((name, kinds): KnownKinds) -> Scheme<'static> {
+fn scheme((name, kinds): KnownKinds) -> ConfigScheme<'static> {
     static SCHEMAS: OnceLock<Schemas> = OnceLock::new();
     let file = ("configuration.kinds", include_str!("configuration.kinds"));
     let types = SCHEMAS.get_or_init(|| schema::parse([file]).expect("the file is ours"));
-    Scheme { name, kinds, types }
+    ConfigScheme { name, kinds, types }
 }
 
 fn decode_strictly(kinds: KnownKinds, text: &[u8]) -> Result<Value, ConfigFileError> {
@@ -225,7 +225,8 @@ impl PodSecurity {
             labels.set_default(&format!("pod-security.kubernetes.io/{mode}"), "privileged");
         }
         let mut problems = Violations::default();
-        let defaults = Policy::of(&labels, &Policy::default(), &mut problems);
+        let defaults =
+            NamespacePolicy::from_labels(&labels, &NamespacePolicy::default(), &mut problems);
         if let Some(problem) = problems.0.first() {
             return Err(problem.to_string());
         }
@@ -271,7 +272,7 @@ mod tests {
     use super::*;
     use mizzen_value::value;
 
-    fn read(document: &Value, base: &Path) -> Result<Admission, ConfigurationError> {
+    fn read(document: &Value, base: &Path) -> Result<Admission, AdmissionConfigurationError> {
         Admission::read(json::to_string(document).as_bytes(), base)
     }
 

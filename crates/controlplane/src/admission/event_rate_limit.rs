@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Status, Violations, in_one};
+use mizzen_object::{Status, Violations, aggregate};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
@@ -60,7 +60,7 @@ pub(super) fn check(attributes: &Attributes, event: &Value) -> Result<(), Status
         .iter()
         .filter_map(|limit| limit.accept(&limit.scope.key(attributes, event)).err())
         .collect();
-    match in_one(problems) {
+    match aggregate(problems) {
         Some(problems) => Err(Status::failure(
             429,
             "TooManyRequests",
@@ -226,7 +226,7 @@ mod tests {
     #[track_caller]
     fn check(configuration: Value, expected: &str) {
         let rejected = EventRateLimit::read(&configuration).unwrap_err();
-        assert_eq!(rejected.in_one().as_deref(), Some(expected));
+        assert_eq!(rejected.aggregate().as_deref(), Some(expected));
     }
 
     #[test]

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_object::Status;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, json, time, value};
 
 use super::{Attributes, admission, annotate};
 use mizzen_apiserver::delegate::{LruCache, WebhookKubeconfig};
-use mizzen_apiserver::outgoing::Remote;
+use mizzen_apiserver::outgoing::KubeconfigWebhook;
 
 /// Kubernetes: how many responses are cached (imagepolicy/admission.go).
 const MAX_CACHED: usize = 1024;
@@ -29,7 +29,7 @@ pub struct ImagePolicy {
     deny_ttl: Duration,
     retry_backoff: Duration,
     default_allow: bool,
-    remote: OnceLock<Remote>,
+    remote: OnceLock<KubeconfigWebhook>,
     answers: LruCache<Value>,
 }
 
@@ -74,7 +74,7 @@ impl ImagePolicy {
         let registry = &attributes.call.server.registry;
         let remote = self
             .remote
-            .get_or_init(|| Remote::new(&self.kubeconfig, registry));
+            .get_or_init(|| KubeconfigWebhook::new(&self.kubeconfig, registry));
         let body = Bytes::from(json::to_string(&review));
         let answer = remote
             .post_with_backoff(registry, body, self.retry_backoff, REVIEW_TIMEOUT)
@@ -132,7 +132,7 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
 pub(super) fn check<'a>(
     attributes: &'a Attributes<'a>,
     pod: &'a Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         let Some(policy) = &admission(attributes).image_policy else {
             return Ok(());

@@ -182,7 +182,7 @@ impl ResourceAmounts {
             problems.0.extend(check(&RangeBound {
                 what: limit["type"].str(),
                 resource,
-                bound: Quantity::of(bound.str()),
+                bound: Quantity::parse_or_zero(bound.str()),
                 request: self.requests.get(resource).copied(),
                 limit: self.limits.get(resource).copied(),
             }));

@@ -30,13 +30,13 @@ mod toleration;
 mod topology;
 mod volume_resize;
 
-pub use configuration::{Admission, ConfigurationError};
+pub use configuration::{Admission, AdmissionConfigurationError};
 pub use event_rate_limit::EventRateLimit;
 pub use image_policy::ImagePolicy;
 pub(crate) use plugins::RESOURCE_QUOTA;
 pub use plugins::{PluginError, Plugins};
 pub use pod_node_selector::NodeSelectors;
-pub use pod_security::{Level, PodSecurity, Policy, Standard, Version};
+pub use pod_security::{NamespacePolicy, PodSecurity, Standard, StandardLevel, StandardVersion};
 pub use pod_tolerations::PodTolerations;
 pub(crate) use priority::SystemPriorityClasses;
 pub use quota::LimitedResource;

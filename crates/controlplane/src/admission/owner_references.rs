@@ -5,11 +5,11 @@
 //! finalizers.
 
 use mizzen_object::{GroupVersionKind, Status};
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, json};
 
 use super::Attributes;
-use mizzen_apiserver::authorization::{self, Decision, Resource};
+use mizzen_apiserver::authorization::{self, Decision, ResourceAttributes};
 
 /// Kubernetes: the status of a pod is exempt, because its strategy keeps the owners (gc/gc_admission.go).
 pub(super) fn concerns(attributes: &Attributes) -> bool {
@@ -20,7 +20,7 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
 pub(super) fn check<'a>(
     attributes: &'a Attributes<'a>,
     new: &'a Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     let (owners, old) = (owners(new), attributes.old.map(owners).unwrap_or_default());
     if owners == old {
         return Box::pin(std::future::ready(Ok(())));
@@ -49,14 +49,14 @@ async fn check_deletion(attributes: &Attributes<'_>, object: &Value) -> Result<(
         return Ok(());
     }
     let (kind, path) = (attributes.call.resource.kind(), attributes.call.path);
-    let target = Resource {
+    let target = ResourceAttributes {
         group: &kind.gvk.group,
         version: &kind.gvk.version,
         resource: &kind.plural,
         subresource: &path.subresource,
         namespace: &path.namespace,
         name: &path.name,
-        ..Resource::default()
+        ..ResourceAttributes::default()
     };
     let denial = "cannot set an ownerRef on a resource you can't delete";
     require_permission(attributes, object, "delete", target, denial).await
@@ -67,13 +67,13 @@ async fn check_blocking(
     object: &Value,
     owners: &[&Value],
 ) -> Result<(), Status> {
-    let anything = Resource {
+    let anything = ResourceAttributes {
         group: "*",
         version: "*",
         resource: "*",
         subresource: "finalizers",
         name: "*",
-        ..Resource::default()
+        ..ResourceAttributes::default()
     };
     if owners.is_empty() || authorize(attributes, "update", anything).await.is_allowed() {
         return Ok(());
@@ -87,7 +87,7 @@ async fn check_blocking(
             attributes.forbidden(object, &why)
         })?;
         let kind = found.kind();
-        let finalizers = Resource {
+        let finalizers = ResourceAttributes {
             group: &kind.gvk.group,
             version: &kind.gvk.version,
             resource: &kind.plural,
@@ -98,7 +98,7 @@ async fn check_blocking(
                 ""
             },
             name: owner["name"].str(),
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         let denial = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
         require_permission(attributes, object, "update", finalizers, denial).await?;
@@ -131,7 +131,7 @@ async fn require_permission(
     attributes: &Attributes<'_>,
     object: &Value,
     verb: &str,
-    target: Resource<'_>,
+    target: ResourceAttributes<'_>,
     denial: &str,
 ) -> Result<(), Status> {
     let decision = authorize(attributes, verb, target).await;
@@ -143,12 +143,16 @@ async fn require_permission(
     Err(attributes.forbidden(object, &format!("{denial}: {reason}, {problem}")))
 }
 
-async fn authorize(attributes: &Attributes<'_>, verb: &str, target: Resource<'_>) -> Decision {
+async fn authorize(
+    attributes: &Attributes<'_>,
+    verb: &str,
+    target: ResourceAttributes<'_>,
+) -> Decision {
     let (server, user) = (attributes.call.server, &attributes.call.request.user);
     let attributes = authorization::Attributes {
         user,
         verb,
-        target: authorization::Target::Resource(target),
+        target: authorization::AttributesTarget::Resource(target),
     };
     server.authorize(&attributes).await
 }

@@ -14,45 +14,45 @@ use super::{
 };
 
 /// One row of the table.
-struct Row {
+struct PluginRow {
     plugin: Plugin,
-    state: State,
+    state: PluginDefault,
 }
 
 /// Whether a plug-in is on where neither enabled nor disabled.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PluginDefault {
     On,
     Off,
     /// The feature gate of its kinds is off in v1.36, and they are not served.
     Gated,
 }
 
-impl Row {
-    const fn on(name: &'static str, mutate: Mutate, validate: Validate) -> Row {
-        Row {
+impl PluginRow {
+    const fn on(name: &'static str, mutate: Mutate, validate: Validate) -> PluginRow {
+        PluginRow {
             plugin: Plugin::new(name, mutate, validate),
-            state: State::On,
+            state: PluginDefault::On,
         }
     }
 
-    const fn off(name: &'static str, mutate: Mutate, validate: Validate) -> Row {
-        Row {
+    const fn off(name: &'static str, mutate: Mutate, validate: Validate) -> PluginRow {
+        PluginRow {
             plugin: Plugin::new(name, mutate, validate),
-            state: State::Off,
+            state: PluginDefault::Off,
         }
     }
 
-    const fn gated(name: &'static str) -> Row {
-        Row {
+    const fn gated(name: &'static str) -> PluginRow {
+        PluginRow {
             plugin: Plugin::new(name, Mutate::Nothing, Validate::Nothing),
-            state: State::Gated,
+            state: PluginDefault::Gated,
         }
     }
 
     /// One that the generic server has.
-    const fn generic(plugin: Plugin, state: State) -> Row {
-        Row { plugin, state }
+    const fn generic(plugin: Plugin, state: PluginDefault) -> PluginRow {
+        PluginRow { plugin, state }
     }
 }
 
@@ -65,23 +65,23 @@ const NODE_RESTRICTION: &str = "NodeRestriction";
 pub(crate) const RESOURCE_QUOTA: &str = "ResourceQuota";
 
 /// Every plug-in, in order.
-static TABLE: &[Row] = {
+static TABLE: &[PluginRow] = {
     use Mutate::Now as change;
     use Validate::Now as check;
     const SAME: Mutate = Mutate::Nothing;
     const ANY: Validate = Validate::Nothing;
     &[
-        Row::off(ALWAYS_ADMIT, SAME, ANY),
-        Row::generic(generic::NAMESPACE_AUTO_PROVISION, State::Off),
-        Row::generic(generic::NAMESPACE_LIFECYCLE, State::On),
-        Row::generic(generic::NAMESPACE_EXISTS, State::Off),
-        Row::off(
+        PluginRow::off(ALWAYS_ADMIT, SAME, ANY),
+        PluginRow::generic(generic::NAMESPACE_AUTO_PROVISION, PluginDefault::Off),
+        PluginRow::generic(generic::NAMESPACE_LIFECYCLE, PluginDefault::On),
+        PluginRow::generic(generic::NAMESPACE_EXISTS, PluginDefault::Off),
+        PluginRow::off(
             "LimitPodHardAntiAffinityTopology",
             SAME,
             check(anti_affinity::check),
         ),
-        Row::on("LimitRanger", change(limits::admit), check(limits::check)),
-        Row::on(
+        PluginRow::on("LimitRanger", change(limits::admit), check(limits::check)),
+        PluginRow::on(
             SERVICE_ACCOUNT,
             Mutate::Later {
                 concerns: service_account::concerns,
@@ -89,7 +89,7 @@ static TABLE: &[Row] = {
             },
             check(service_account::check),
         ),
-        Row {
+        PluginRow {
             plugin: Plugin {
                 validate_deletion: Some(node_restriction::check_delete),
                 ..Plugin::new(
@@ -101,15 +101,15 @@ static TABLE: &[Row] = {
                     ANY,
                 )
             },
-            state: State::On,
+            state: PluginDefault::On,
         },
-        Row::on("TaintNodesByCondition", change(taint::admit), ANY),
-        Row::off(
+        PluginRow::on("TaintNodesByCondition", change(taint::admit), ANY),
+        PluginRow::off(
             "AlwaysPullImages",
             change(always_pull_images::admit),
             check(always_pull_images::check),
         ),
-        Row::off(
+        PluginRow::off(
             IMAGE_POLICY_WEBHOOK,
             SAME,
             Validate::Later {
@@ -117,37 +117,37 @@ static TABLE: &[Row] = {
                 validate: image_policy::check,
             },
         ),
-        Row::on("PodSecurity", SAME, check(pod_security::check)),
-        Row::off(
+        PluginRow::on("PodSecurity", SAME, check(pod_security::check)),
+        PluginRow::off(
             "PodNodeSelector",
             change(pod_node_selector::admit),
             check(pod_node_selector::check),
         ),
-        Row::on("Priority", change(priority::admit), check(priority::check)),
-        Row::on("DefaultTolerationSeconds", change(toleration::admit), ANY),
-        Row::off(
+        PluginRow::on("Priority", change(priority::admit), check(priority::check)),
+        PluginRow::on("DefaultTolerationSeconds", change(toleration::admit), ANY),
+        PluginRow::off(
             "PodTolerationRestriction",
             change(pod_tolerations::admit),
             check(pod_tolerations::check),
         ),
-        Row::off(EVENT_RATE_LIMIT, SAME, check(event_rate_limit::check)),
-        Row::off(
+        PluginRow::off(EVENT_RATE_LIMIT, SAME, check(event_rate_limit::check)),
+        PluginRow::off(
             "ExtendedResourceToleration",
             change(extended_resource_toleration::admit),
             ANY,
         ),
-        Row::on(
+        PluginRow::on(
             "DefaultStorageClass",
             change(default_class::admit_claim),
             ANY,
         ),
-        Row::on(
+        PluginRow::on(
             "StorageObjectInUseProtection",
             change(protection::admit),
             ANY,
         ),
-        Row::gated("PodGroupProtection"),
-        Row::off(
+        PluginRow::gated("PodGroupProtection"),
+        PluginRow::off(
             "OwnerReferencesPermissionEnforcement",
             SAME,
             Validate::Later {
@@ -155,17 +155,17 @@ static TABLE: &[Row] = {
                 validate: owner_references::check,
             },
         ),
-        Row::on(
+        PluginRow::on(
             "PersistentVolumeClaimResize",
             SAME,
             check(volume_resize::check),
         ),
-        Row::on(
+        PluginRow::on(
             "RuntimeClass",
             change(runtime_class::admit),
             check(runtime_class::check),
         ),
-        Row::on(
+        PluginRow::on(
             "CertificateApproval",
             SAME,
             Validate::Later {
@@ -173,7 +173,7 @@ static TABLE: &[Row] = {
                 validate: certificate::check_approval,
             },
         ),
-        Row::on(
+        PluginRow::on(
             "CertificateSigning",
             SAME,
             Validate::Later {
@@ -181,35 +181,35 @@ static TABLE: &[Row] = {
                 validate: certificate::check_signing,
             },
         ),
-        Row::gated("ClusterTrustBundleAttest"),
-        Row::on(
+        PluginRow::gated("ClusterTrustBundleAttest"),
+        PluginRow::on(
             "CertificateSubjectRestriction",
             SAME,
             check(certificate::check_subject),
         ),
-        Row::on(
+        PluginRow::on(
             "DefaultIngressClass",
             change(default_class::admit_ingress),
             ANY,
         ),
-        Row::off("DenyServiceExternalIPs", SAME, check(external_ips::check)),
-        Row::on("PodTopologyLabels", change(topology::admit), ANY),
-        Row::gated("PodGroupWorkloadExists"),
-        Row::on(
+        PluginRow::off("DenyServiceExternalIPs", SAME, check(external_ips::check)),
+        PluginRow::on("PodTopologyLabels", change(topology::admit), ANY),
+        PluginRow::gated("PodGroupWorkloadExists"),
+        PluginRow::on(
             "NodeDeclaredFeatureValidator",
             SAME,
             check(pod_resize::check_features),
         ),
-        Row::gated("JobValidation"),
-        Row::on("PodResizeValidator", SAME, check(pod_resize::check_size)),
+        PluginRow::gated("JobValidation"),
+        PluginRow::on("PodResizeValidator", SAME, check(pod_resize::check_size)),
         // Policies and webhooks come last: they see what all before them have made of the object.
-        Row::generic(generic::MUTATING_POLICY, State::On),
-        Row::generic(generic::MUTATING_WEBHOOK, State::On),
-        Row::generic(generic::VALIDATING_POLICY, State::On),
-        Row::generic(generic::VALIDATING_WEBHOOK, State::On),
+        PluginRow::generic(generic::MUTATING_POLICY, PluginDefault::On),
+        PluginRow::generic(generic::MUTATING_WEBHOOK, PluginDefault::On),
+        PluginRow::generic(generic::VALIDATING_POLICY, PluginDefault::On),
+        PluginRow::generic(generic::VALIDATING_WEBHOOK, PluginDefault::On),
         // The last one: what it counts must not be rejected any more.
-        Row::on(RESOURCE_QUOTA, SAME, ANY),
-        Row::generic(generic::ALWAYS_DENY, State::Off),
+        PluginRow::on(RESOURCE_QUOTA, SAME, ANY),
+        PluginRow::generic(generic::ALWAYS_DENY, PluginDefault::Off),
     ]
 };
 
@@ -218,7 +218,7 @@ const WHOLE: [&str; 2] = [SERVICE_ACCOUNT, NODE_RESTRICTION];
 
 /// The enabled plug-ins.
 #[derive(Clone)]
-pub struct Plugins(Vec<&'static Row>);
+pub struct Plugins(Vec<&'static PluginRow>);
 
 /// Why a plug-in cannot be enabled or disabled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -261,7 +261,12 @@ pub enum PluginError {
 
 impl Default for Plugins {
     fn default() -> Plugins {
-        Plugins(TABLE.iter().filter(|row| row.state == State::On).collect())
+        Plugins(
+            TABLE
+                .iter()
+                .filter(|row| row.state == PluginDefault::On)
+                .collect(),
+        )
     }
 }
 
@@ -287,7 +292,7 @@ impl Plugins {
             flag: "enable-admission-plugins",
             name: name.into(),
         })?;
-        if row.state == State::Gated {
+        if row.state == PluginDefault::Gated {
             return Err(PluginError::Gated { name: name.into() });
         }
         if [ALWAYS_ADMIT, generic::ALWAYS_DENY.name].contains(&name) {
@@ -354,7 +359,7 @@ impl Plugins {
     }
 }
 
-fn find(name: &str) -> Option<&'static Row> {
+fn find(name: &str) -> Option<&'static PluginRow> {
     TABLE.iter().find(|row| row.plugin.name == name)
 }
 
@@ -412,13 +417,13 @@ mod tests {
     #[test]
     fn every_other_plugin_can_be_turned_on_and_some_need_a_configuration() {
         let mut plugins = Plugins::default();
-        for row in TABLE.iter().filter(|row| row.state == State::Off) {
+        for row in TABLE.iter().filter(|row| row.state == PluginDefault::Off) {
             assert!(!plugins.has(row.plugin.name));
             plugins.enable(row.plugin.name).unwrap();
         }
         let order: Vec<&str> = TABLE
             .iter()
-            .filter(|row| row.state != State::Gated)
+            .filter(|row| row.state != PluginDefault::Gated)
             .map(|row| row.plugin.name)
             .collect();
         assert_eq!(

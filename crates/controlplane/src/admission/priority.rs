@@ -5,7 +5,7 @@ use mizzen_value::Value;
 
 use super::Attributes;
 use mizzen_apiserver::admission::WriteStrategy;
-use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::verbs::ResourceCall;
 
 const GROUP: &str = "scheduling.k8s.io";
 const CLASSES: &str = "priorityclasses";
@@ -52,7 +52,7 @@ pub(super) fn check(attributes: &Attributes, class: &Value) -> Result<(), Status
 /// (priorityclass/storage/storage.go).
 pub(crate) struct SystemPriorityClasses;
 impl WriteStrategy for SystemPriorityClasses {
-    fn check_delete(&self, call: &Call) -> Result<(), Status> {
+    fn check_delete(&self, call: &ResourceCall) -> Result<(), Status> {
         let (kind, name) = (call.resource.kind(), &call.path.name);
         if kind.plural == CLASSES && kind.gvk.group == GROUP && SYSTEM.contains(&name.as_str()) {
             let why = "this is a system priority class and cannot be deleted";

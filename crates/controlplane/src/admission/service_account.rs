@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mizzen_kinds::references::{self, is_mirror};
 use mizzen_object::Status;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::clock::name_suffix;
 use mizzen_value::{Value, value};
 
@@ -30,7 +30,7 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
 pub(super) fn admit<'a>(
     attributes: &'a Attributes<'a>,
     pod: &'a mut Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         if is_mirror(pod) {
             return check(attributes, pod);

@@ -36,6 +36,6 @@ pub(super) fn check(attributes: &Attributes, claim: &Value) -> Result<(), Status
 fn size(claim: &Value) -> Quantity {
     match claim["spec"]["resources"]["requests"]["storage"].str() {
         "" => Quantity::default(),
-        text => Quantity::of(text),
+        text => Quantity::parse_or_zero(text),
     }
 }

@@ -9,12 +9,12 @@ use mizzen_kinds::references;
 use mizzen_registry::Follower;
 use mizzen_value::{Str, Value};
 
-use super::Kind;
+use super::GraphKind;
 use mizzen_apiserver::authorization::store_index::{IndexedResource, StoreIndex};
 use mizzen_apiserver::catalog::Catalog;
 
 /// What there is, as of now.
-pub(super) struct Index(StoreIndex<Table, 4>);
+pub(super) struct GraphIndex(StoreIndex<NodeGraph, 4>);
 
 /// What is never looked at, and so is not read. Most of a pod is in these.
 const OF_PODS: &[&str] = &[
@@ -41,25 +41,25 @@ const OF_PODS: &[&str] = &[
 ];
 const OF_OTHERS: &[&str] = &["devices", "managedFields", "nodeAffinity", "status"];
 
-impl Index {
+impl GraphIndex {
     /// An index of nothing; it is filled when it is first read. None where no pods are served.
-    pub(super) fn new(catalog: &Catalog) -> Option<Index> {
+    pub(super) fn new(catalog: &Catalog) -> Option<GraphIndex> {
         let follow = |group: &str, plural: &str, uninteresting| {
             Some(Follower::skimming(
                 catalog.get(group, "v1", plural)?,
                 uninteresting,
             ))
         };
-        Some(Index(StoreIndex::new([
+        Some(GraphIndex(StoreIndex::new([
             IndexedResource {
                 follower: follow("", "pods", OF_PODS)?,
                 clear: |table| table.used.clear(),
-                apply: Table::pod,
+                apply: NodeGraph::pod,
             },
             IndexedResource {
                 follower: follow("", "persistentvolumes", OF_OTHERS)?,
-                clear: Table::clear_volumes,
-                apply: Table::volume,
+                clear: NodeGraph::clear_volumes,
+                apply: NodeGraph::volume,
             },
             IndexedResource {
                 follower: follow("storage.k8s.io", "volumeattachments", OF_OTHERS)?,
@@ -75,7 +75,7 @@ impl Index {
     }
 
     /// What `look` finds as it is now.
-    pub(super) fn read<R>(&self, look: impl FnOnce(&Table) -> R) -> R {
+    pub(super) fn read<R>(&self, look: impl FnOnce(&NodeGraph) -> R) -> R {
         self.0.read(look)
     }
 }
@@ -85,10 +85,10 @@ type Name = (Str, Str);
 
 /// Who has to do with what.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct NodeGraph {
     /// What the pods of each node use.
     used: HashMap<Str, Used>,
-    volumes: HashMap<Str, Volume>,
+    volumes: HashMap<Str, BoundVolume>,
     /// The volumes of each claim.
     bound: HashMap<Name, BTreeSet<Str>>,
     /// The secrets of all volumes together, and how many volumes need each.
@@ -103,28 +103,28 @@ pub(super) struct Table {
 struct Used([HashMap<Name, usize>; N_USED]);
 
 /// How many kinds pods name; they come first among the kinds.
-const N_USED: usize = Kind::ResourceClaim as usize + 1;
+const N_USED: usize = GraphKind::ResourceClaim as usize + 1;
 
 /// A volume that is bound.
-struct Volume {
+struct BoundVolume {
     claim: Name,
     secrets: Vec<Name>,
 }
 
-impl Table {
+impl NodeGraph {
     /// Whether what runs on a node has to do with an object.
-    pub(super) fn relates(&self, node: &str, kind: Kind, namespace: &str, name: &str) -> bool {
+    pub(super) fn relates(&self, node: &str, kind: GraphKind, namespace: &str, name: &str) -> bool {
         let is_of_node = |nodes: &HashMap<Str, Str>| nodes.get(name).is_some_and(|own| own == node);
         let name_of = || (namespace.into(), name.into());
         match (kind, self.used.get(node)) {
-            (Kind::Attachment, _) => namespace.is_empty() && is_of_node(&self.attachments),
-            (Kind::Slice, _) => namespace.is_empty() && is_of_node(&self.slices),
+            (GraphKind::Attachment, _) => namespace.is_empty() && is_of_node(&self.attachments),
+            (GraphKind::Slice, _) => namespace.is_empty() && is_of_node(&self.slices),
             (_, None) => false,
-            (Kind::Volume, Some(used)) => {
+            (GraphKind::Volume, Some(used)) => {
                 let volume = self.volumes.get(name).filter(|_| namespace.is_empty());
-                volume.is_some_and(|volume| used.has(Kind::Claim, &volume.claim))
+                volume.is_some_and(|volume| used.has(GraphKind::Claim, &volume.claim))
             }
-            (Kind::Secret, Some(used)) => {
+            (GraphKind::Secret, Some(used)) => {
                 let secret = name_of();
                 used.has(kind, &secret) || self.is_of_volume(used, &secret)
             }
@@ -183,7 +183,8 @@ impl Table {
                 .entry(claim.clone())
                 .or_default()
                 .insert(name.into());
-            self.volumes.insert(name.into(), Volume { claim, secrets });
+            self.volumes
+                .insert(name.into(), BoundVolume { claim, secrets });
             return;
         }
         self.volumes.remove(name);
@@ -204,30 +205,30 @@ impl Table {
 
 /// Tells everything that a pod on a node uses. A pod that its node made gives that node nothing: otherwise nodes could
 /// help themselves.
-fn uses(pod: &Value, mut tell: impl FnMut(Kind, Name)) {
+fn uses(pod: &Value, mut tell: impl FnMut(GraphKind, Name)) {
     let metadata = &pod["metadata"];
     let namespace: Str = metadata["namespace"].str().into();
     let mut tell = |kind, name: &str| tell(kind, (namespace.clone(), name.into()));
-    tell(Kind::Pod, metadata["name"].str());
+    tell(GraphKind::Pod, metadata["name"].str());
     if references::is_mirror(pod) {
         return;
     }
     if let Some(account) = pod["spec"]["serviceAccountName"].as_str() {
-        tell(Kind::ServiceAccount, account);
+        tell(GraphKind::ServiceAccount, account);
     }
-    references::secrets(pod).for_each(|name| tell(Kind::Secret, name));
-    references::config_maps(pod).for_each(|name| tell(Kind::ConfigMap, name));
-    references::claims(pod).for_each(|name| tell(Kind::Claim, &name));
-    references::resource_claims(pod).for_each(|name| tell(Kind::ResourceClaim, name));
+    references::secrets(pod).for_each(|name| tell(GraphKind::Secret, name));
+    references::config_maps(pod).for_each(|name| tell(GraphKind::ConfigMap, name));
+    references::claims(pod).for_each(|name| tell(GraphKind::Claim, &name));
+    references::resource_claims(pod).for_each(|name| tell(GraphKind::ResourceClaim, name));
 }
 
 impl Used {
-    fn has(&self, kind: Kind, name: &Name) -> bool {
+    fn has(&self, kind: GraphKind, name: &Name) -> bool {
         self.0[kind as usize].contains_key(name)
     }
 
     fn claims(&self) -> impl Iterator<Item = &Name> {
-        self.0[Kind::Claim as usize].keys()
+        self.0[GraphKind::Claim as usize].keys()
     }
 }
 
@@ -294,8 +295,8 @@ mod tests {
         })
     }
 
-    fn full() -> Table {
-        let mut table = Table::default();
+    fn full() -> NodeGraph {
+        let mut table = NodeGraph::default();
         for at in 0..N_PODS {
             table.pod(&pod(at), true);
             table.volume(&volume(at), true);
@@ -313,17 +314,23 @@ mod tests {
                 "{node} {kind:?} {namespace}/{name}"
             );
         };
-        check("node-7", Kind::Pod, "default", "pod-207", true);
-        check("node-7", Kind::Pod, "other", "pod-207", false);
-        check("node-8", Kind::Pod, "default", "pod-207", false);
-        check("node-7", Kind::Secret, "default", "own-207", true);
-        check("node-8", Kind::Secret, "default", "own-207", false);
-        check("node-8", Kind::Secret, "storage", "shared", true);
-        check("nowhere", Kind::Secret, "storage", "shared", false);
-        check("node-8", Kind::ServiceAccount, "default", "default", true);
-        check("node-8", Kind::Volume, "", "volume-208", true);
-        check("node-8", Kind::Volume, "default", "volume-208", false);
-        check("node-8", Kind::Volume, "", "volume-207", false);
+        check("node-7", GraphKind::Pod, "default", "pod-207", true);
+        check("node-7", GraphKind::Pod, "other", "pod-207", false);
+        check("node-8", GraphKind::Pod, "default", "pod-207", false);
+        check("node-7", GraphKind::Secret, "default", "own-207", true);
+        check("node-8", GraphKind::Secret, "default", "own-207", false);
+        check("node-8", GraphKind::Secret, "storage", "shared", true);
+        check("nowhere", GraphKind::Secret, "storage", "shared", false);
+        check(
+            "node-8",
+            GraphKind::ServiceAccount,
+            "default",
+            "default",
+            true,
+        );
+        check("node-8", GraphKind::Volume, "", "volume-208", true);
+        check("node-8", GraphKind::Volume, "default", "volume-208", false);
+        check("node-8", GraphKind::Volume, "", "volume-207", false);
     }
 
     #[test]
@@ -344,24 +351,24 @@ mod tests {
             .entry("metadata")
             .entry("annotations")
             .set(references::MIRROR, "m");
-        let mut table = Table::default();
+        let mut table = NodeGraph::default();
         table.pod(&mirror, true);
-        assert!(table.relates("node-0", Kind::Pod, "default", "pod-0"));
-        assert!(!table.relates("node-0", Kind::Secret, "default", "own-0"));
-        assert!(!table.relates("node-0", Kind::ServiceAccount, "default", "default"));
+        assert!(table.relates("node-0", GraphKind::Pod, "default", "pod-0"));
+        assert!(!table.relates("node-0", GraphKind::Secret, "default", "own-0"));
+        assert!(!table.relates("node-0", GraphKind::ServiceAccount, "default", "default"));
     }
 
     #[test]
     fn what_is_attached_or_published_is_one_nodes() {
         let object = json::parse(br#"{"metadata":{"name":"x"},"spec":{"nodeName":"n"}}"#).unwrap();
-        let mut table = Table::default();
+        let mut table = NodeGraph::default();
         note(&mut table.attachments, &object, true);
         note(&mut table.slices, &object, true);
-        for kind in [Kind::Attachment, Kind::Slice] {
+        for kind in [GraphKind::Attachment, GraphKind::Slice] {
             assert!(table.relates("n", kind, "", "x") && !table.relates("m", kind, "", "x"));
         }
         note(&mut table.slices, &object, false);
-        assert!(!table.relates("n", Kind::Slice, "", "x"));
+        assert!(!table.relates("n", GraphKind::Slice, "", "x"));
     }
 
     /// Claim: an answer costs what the node's own pods are, not what all are. The best of some rounds counts, for the
@@ -370,11 +377,11 @@ mod tests {
     fn ten_thousand_pods_on_two_hundred_nodes_are_asked_in_microseconds() {
         let table = full();
         type Name = fn(usize) -> String;
-        let cases: [(Kind, &str, Name); 4] = [
-            (Kind::Secret, "default", |at| format!("own-{at}")),
-            (Kind::Secret, "nowhere", |at| format!("no-{at}")),
-            (Kind::Secret, "storage", |_| "shared".into()),
-            (Kind::Volume, "", |at| format!("volume-{at}")),
+        let cases: [(GraphKind, &str, Name); 4] = [
+            (GraphKind::Secret, "default", |at| format!("own-{at}")),
+            (GraphKind::Secret, "nowhere", |at| format!("no-{at}")),
+            (GraphKind::Secret, "storage", |_| "shared".into()),
+            (GraphKind::Volume, "", |at| format!("volume-{at}")),
         ];
         for (kind, namespace, name) in cases {
             let round = |round: usize| {

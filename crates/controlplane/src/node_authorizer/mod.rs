@@ -11,24 +11,24 @@ use std::fmt;
 use std::sync::Arc;
 
 use mizzen_object::User;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::json::quote;
 
-use index::Index;
+use index::GraphIndex;
 use mizzen_apiserver::authorization::{
-    Attributes, Authorizer, Decision, Reason, Resource, RuleSet, Target,
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason, ResourceAttributes, RuleSet,
 };
 use mizzen_apiserver::catalog::Catalog;
-use rules::{Verdict, judge};
+use rules::{NodeRule, node_rule};
 
 /// Decides for nodes, by what runs on them. Has no opinion on anybody else.
-pub(crate) struct Nodes {
-    index: Index,
+pub(crate) struct NodeAuthorizer {
+    index: GraphIndex,
 }
 
 /// What a node has to do with because of what runs on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum GraphKind {
     Pod,
     Secret,
     ConfigMap,
@@ -40,37 +40,37 @@ enum Kind {
     Slice,
 }
 
-impl Nodes {
+impl NodeAuthorizer {
     /// Decides by what is in `catalog`; none where no pods are served.
     pub(crate) fn authorizer(catalog: &Catalog) -> Option<Arc<dyn Authorizer>> {
-        let index = Index::new(catalog)?;
-        Some(Arc::new(Nodes { index }))
+        let index = GraphIndex::new(catalog)?;
+        Some(Arc::new(NodeAuthorizer { index }))
     }
 
     fn decide(&self, attributes: &Attributes) -> Decision {
         let user = attributes.user;
         let Some(node) = user.node_name() else {
-            return Decision::NoOpinion(Reason::default());
+            return Decision::NoOpinion(DecisionReason::default());
         };
         if node.is_empty() {
             return refuse(format!("unknown node for user {}", quote(&user.name)).into());
         }
-        let Target::Resource(wanted) = &attributes.target else {
+        let AttributesTarget::Resource(wanted) = &attributes.target else {
             return refuse("".into());
         };
-        match judge(node, attributes.verb, wanted) {
-            Verdict::Allow => Decision::Allow(Reason::default()),
-            Verdict::IfRelated(kind) if self.relates(node, kind, wanted) => {
-                Decision::Allow(Reason::default())
+        match node_rule(node, attributes.verb, wanted) {
+            NodeRule::Allow => Decision::Allow(DecisionReason::default()),
+            NodeRule::IfRelated(kind) if self.relates(node, kind, wanted) => {
+                Decision::Allow(DecisionReason::default())
             }
-            Verdict::IfRelated(_) => refuse(
+            NodeRule::IfRelated(_) => refuse(
                 format!("no relationship found between node '{node}' and this object").into(),
             ),
-            Verdict::Refuse(why) => refuse(why),
+            NodeRule::Refuse(why) => refuse(why),
         }
     }
 
-    fn relates(&self, node: &str, kind: Kind, wanted: &Resource) -> bool {
+    fn relates(&self, node: &str, kind: GraphKind, wanted: &ResourceAttributes) -> bool {
         self.index
             .read(|table| table.relates(node, kind, wanted.namespace, wanted.name))
     }
@@ -79,14 +79,14 @@ impl Nodes {
 /// No opinion: a later authorizer may still allow it.
 fn refuse(why: Cow<'static, str>) -> Decision {
     Decision::NoOpinion(if why.is_empty() {
-        Reason::default()
+        DecisionReason::default()
     } else {
-        Reason::new(why)
+        DecisionReason::new(why)
     })
 }
 
-impl Authorizer for Nodes {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+impl Authorizer for NodeAuthorizer {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
         Box::pin(std::future::ready(self.decide(attributes)))
     }
 
@@ -103,7 +103,7 @@ impl Authorizer for Nodes {
     }
 }
 
-impl fmt::Debug for Nodes {
+impl fmt::Debug for NodeAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("Nodes")
     }

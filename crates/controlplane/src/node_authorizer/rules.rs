@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use mizzen_object::select::FieldSelector;
 use mizzen_value::json::quote;
 
-use super::Kind;
-use mizzen_apiserver::authorization::Resource;
+use super::GraphKind;
+use mizzen_apiserver::authorization::ResourceAttributes;
 
 /// Where nodes have their leases.
 const LEASES: &str = "kube-node-lease";
@@ -47,37 +47,37 @@ const ALL: [(&[&str], &[&str], &[&str]); 8] = [
 
 /// What can be said without looking.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum NodeRule {
     /// Yes.
     Allow,
     /// Yes, if something that runs on the node has to do with the object, which is of this kind.
-    IfRelated(Kind),
+    IfRelated(GraphKind),
     /// No, and why; there may be nothing to say.
     Refuse(Cow<'static, str>),
 }
 
-use Verdict::Allow;
+use NodeRule::Allow;
 
 /// Whether a node may do it.
-pub(super) fn judge(node: &str, verb: &str, wanted: &Resource) -> Verdict {
+pub(super) fn node_rule(node: &str, verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match (wanted.group, wanted.resource) {
-        ("", "secrets") => read(Kind::Secret, verb, wanted),
-        ("", "configmaps") => read(Kind::ConfigMap, verb, wanted),
+        ("", "secrets") => read(GraphKind::Secret, verb, wanted),
+        ("", "configmaps") => read(GraphKind::ConfigMap, verb, wanted),
         ("", "serviceaccounts") => service_account(verb, wanted),
         ("", "persistentvolumeclaims") => claim(verb, wanted),
-        ("", "persistentvolumes") => get(Kind::Volume, verb, wanted),
+        ("", "persistentvolumes") => get(GraphKind::Volume, verb, wanted),
         ("", "nodes") => itself(node, verb, wanted),
         ("", "pods") => pod(node, verb, wanted),
-        ("resource.k8s.io", "resourceclaims") => get(Kind::ResourceClaim, verb, wanted),
+        ("resource.k8s.io", "resourceclaims") => get(GraphKind::ResourceClaim, verb, wanted),
         ("resource.k8s.io", "resourceslices") => slice(node, verb, wanted),
-        ("storage.k8s.io", "volumeattachments") => get(Kind::Attachment, verb, wanted),
+        ("storage.k8s.io", "volumeattachments") => get(GraphKind::Attachment, verb, wanted),
         ("storage.k8s.io", "csinodes") => csi_node(node, verb, wanted),
         ("coordination.k8s.io", "leases") => lease(node, verb, wanted),
         _ => like_all(verb, wanted),
     }
 }
 
-fn like_all(verb: &str, wanted: &Resource) -> Verdict {
+fn like_all(verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     let allows = |(verbs, groups, resources): &(&[&str], &[&str], &[&str])| {
         verbs.contains(&verb)
             && groups.contains(&wanted.group)
@@ -90,20 +90,20 @@ fn like_all(verb: &str, wanted: &Resource) -> Verdict {
     }
 }
 
-fn refuse(why: &'static str) -> Verdict {
-    Verdict::Refuse(why.into())
+fn refuse(why: &'static str) -> NodeRule {
+    NodeRule::Refuse(why.into())
 }
 
-fn related(kind: Kind, wanted: &Resource) -> Verdict {
+fn related(kind: GraphKind, wanted: &ResourceAttributes) -> NodeRule {
     if wanted.name.is_empty() {
         refuse("No Object name found")
     } else {
-        Verdict::IfRelated(kind)
+        NodeRule::IfRelated(kind)
     }
 }
 
 /// Single objects of a namespace are read.
-fn read(kind: Kind, verb: &str, wanted: &Resource) -> Verdict {
+fn read(kind: GraphKind, verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match verb {
         "get" | "list" | "watch" if !wanted.subresource.is_empty() => {
             refuse("cannot read subresource")
@@ -116,7 +116,7 @@ fn read(kind: Kind, verb: &str, wanted: &Resource) -> Verdict {
     }
 }
 
-fn get(kind: Kind, verb: &str, wanted: &Resource) -> Verdict {
+fn get(kind: GraphKind, verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match verb {
         "get" if wanted.subresource.is_empty() => related(kind, wanted),
         "get" => refuse("cannot get subresource"),
@@ -124,29 +124,29 @@ fn get(kind: Kind, verb: &str, wanted: &Resource) -> Verdict {
     }
 }
 
-fn claim(verb: &str, wanted: &Resource) -> Verdict {
+fn claim(verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match (wanted.subresource, verb) {
-        ("status", "update" | "patch") => related(Kind::Claim, wanted),
+        ("status", "update" | "patch") => related(GraphKind::Claim, wanted),
         ("status", _) => refuse("can only get/update/patch this type"),
-        _ => get(Kind::Claim, verb, wanted),
+        _ => get(GraphKind::Claim, verb, wanted),
     }
 }
 
 /// Accounts are read, and tokens are made for them.
-fn service_account(verb: &str, wanted: &Resource) -> Verdict {
+fn service_account(verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match (verb, wanted.subresource) {
-        ("get", "") => read(Kind::ServiceAccount, verb, wanted),
+        ("get", "") => read(GraphKind::ServiceAccount, verb, wanted),
         ("create", _) if wanted.name.is_empty() => {
             refuse("can only create tokens for individual service accounts")
         }
-        ("create", "token") => Verdict::IfRelated(Kind::ServiceAccount),
+        ("create", "token") => NodeRule::IfRelated(GraphKind::ServiceAccount),
         ("create", _) => refuse("can only create token subresource of serviceaccount"),
         _ => refuse("can only create tokens for individual service accounts"),
     }
 }
 
 /// Whether a node that keeps an object of its own name may do this. The name of what is made is not known yet.
-fn is_own(node: &str, verb: &str, wanted: &Resource) -> bool {
+fn is_own(node: &str, verb: &str, wanted: &ResourceAttributes) -> bool {
     verb == "create" || wanted.name == node
 }
 
@@ -154,7 +154,7 @@ fn is_kept(verb: &str) -> bool {
     matches!(verb, "get" | "create" | "update" | "patch" | "delete")
 }
 
-fn lease(node: &str, verb: &str, wanted: &Resource) -> Verdict {
+fn lease(node: &str, verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match is_kept(verb) {
         false => refuse("can only get, create, update, patch, or delete a node lease"),
         true if wanted.namespace != LEASES => {
@@ -162,14 +162,14 @@ fn lease(node: &str, verb: &str, wanted: &Resource) -> Verdict {
                 "can only access leases in the {} system namespace",
                 quote(LEASES)
             );
-            Verdict::Refuse(why.into())
+            NodeRule::Refuse(why.into())
         }
         true if is_own(node, verb, wanted) => Allow,
         true => refuse("can only access node lease with the same name as the requesting node"),
     }
 }
 
-fn csi_node(node: &str, verb: &str, wanted: &Resource) -> Verdict {
+fn csi_node(node: &str, verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match is_kept(verb) {
         false => refuse("can only get, create, update, patch, or delete a CSINode"),
         true if !wanted.subresource.is_empty() => refuse("cannot authorize CSINode subresources"),
@@ -178,13 +178,13 @@ fn csi_node(node: &str, verb: &str, wanted: &Resource) -> Verdict {
     }
 }
 
-fn slice(node: &str, verb: &str, wanted: &Resource) -> Verdict {
+fn slice(node: &str, verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match verb {
         _ if !wanted.subresource.is_empty() => {
             refuse("cannot authorize ResourceSlice subresources")
         }
         "create" => Allow,
-        "get" | "update" | "patch" | "delete" => related(Kind::Slice, wanted),
+        "get" | "update" | "patch" | "delete" => related(GraphKind::Slice, wanted),
         "watch" | "list" | "deletecollection" if selects(wanted, node) => Allow,
         "watch" | "list" | "deletecollection" => refuse(
             "can only list/watch/deletecollection resourceslices with nodeName field selector",
@@ -197,15 +197,15 @@ fn slice(node: &str, verb: &str, wanted: &Resource) -> Verdict {
 }
 
 /// A node and its own object.
-fn itself(node: &str, verb: &str, wanted: &Resource) -> Verdict {
+fn itself(node: &str, verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match (wanted.subresource, verb) {
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Allow,
         ("", "get" | "list" | "watch") => match wanted.name {
             name if name == node => Allow,
-            "" => Verdict::Refuse(
+            "" => NodeRule::Refuse(
                 format!("node '{node}' cannot read all nodes, only its own Node object").into(),
             ),
-            name => Verdict::Refuse(
+            name => NodeRule::Refuse(
                 format!("node '{node}' cannot read '{name}', only its own Node object").into(),
             ),
         },
@@ -213,11 +213,11 @@ fn itself(node: &str, verb: &str, wanted: &Resource) -> Verdict {
     }
 }
 
-fn pod(node: &str, verb: &str, wanted: &Resource) -> Verdict {
+fn pod(node: &str, verb: &str, wanted: &ResourceAttributes) -> NodeRule {
     match (wanted.subresource, verb) {
-        ("", "get") => related(Kind::Pod, wanted),
+        ("", "get") => related(GraphKind::Pod, wanted),
         ("", "list" | "watch") if selects(wanted, node) => Allow,
-        ("", "list" | "watch") if !wanted.name.is_empty() => Verdict::IfRelated(Kind::Pod),
+        ("", "list" | "watch") if !wanted.name.is_empty() => NodeRule::IfRelated(GraphKind::Pod),
         ("", "list" | "watch") => {
             refuse("can only list/watch pods with spec.nodeName field selector")
         }
@@ -229,7 +229,7 @@ fn pod(node: &str, verb: &str, wanted: &Resource) -> Verdict {
 }
 
 /// Whether only what is on the node is asked for.
-fn selects(wanted: &Resource, node: &str) -> bool {
+fn selects(wanted: &ResourceAttributes, node: &str) -> bool {
     let fields = FieldSelector::parse(wanted.fields).unwrap_or_default();
     fields
         .terms
@@ -254,19 +254,19 @@ mod tests {
         let name = words.next().unwrap_or_default();
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
         let fields = words.next().unwrap_or_default();
-        let wanted = Resource {
+        let wanted = ResourceAttributes {
             group,
             resource,
             subresource,
             namespace,
             name,
             fields,
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
-        let found = match judge("n1", verb, &wanted) {
+        let found = match node_rule("n1", verb, &wanted) {
             Allow => "yes".into(),
-            Verdict::IfRelated(kind) => format!("if {kind:?}"),
-            Verdict::Refuse(why) => why.into_owned(),
+            NodeRule::IfRelated(kind) => format!("if {kind:?}"),
+            NodeRule::Refuse(why) => why.into_owned(),
         };
         assert_eq!(found, expected, "{asked}");
     }

@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use http::Method;
-use mizzen_registry::{Create, DeleteOptions, Key, ListOptions, NoGate, Resource, Warnings};
+use mizzen_registry::{Create, DeleteOptions, Key, ListOptions, NoAdmission, Resource, Warnings};
 use mizzen_value::address::{family, parse_sloppy};
 use mizzen_value::{Value, value};
 
 use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::request::{Request, ResourcePath};
-use mizzen_apiserver::server::Inner;
-use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::server::ServerParts;
+use mizzen_apiserver::verbs::ResourceCall;
 
 const GROUP: &str = "networking.k8s.io";
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
@@ -22,15 +22,15 @@ const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
 /// The resource of IPAddress objects.
-pub(super) fn resource(server: &Inner) -> Option<Resource> {
+pub(super) fn resource(server: &ServerParts) -> Option<Resource> {
     server.catalog.get(GROUP, "v1", "ipaddresses")
 }
 
 /// The Services that a request writes, each with an old or new address.
 #[derive(Default)]
-pub(super) struct Addresses(Mutex<Vec<(Key, String)>>);
+pub(super) struct ChangedAddresses(Mutex<Vec<(Key, String)>>);
 
-impl Addresses {
+impl ChangedAddresses {
     /// Records the addresses of a Service that is written.
     pub(super) fn note(&self, new: Option<&Value>, old: Option<&Value>) {
         let (of_new, of_old) = (new.map(addresses_of), old.map(addresses_of));
@@ -58,7 +58,7 @@ impl Addresses {
     }
 
     /// Creates missing IPAddress objects and deletes those without Service.
-    pub(super) async fn follow(&self, call: &Call<'_>) {
+    pub(super) async fn follow(&self, call: &ResourceCall<'_>) {
         let noted = std::mem::take(&mut *self.0.lock());
         if noted.is_empty() {
             return;
@@ -76,7 +76,7 @@ impl Addresses {
 }
 
 /// Syncs all addresses with the Services at start, because a write may have been interrupted.
-pub(crate) async fn follow_all(server: &Arc<Inner>) {
+pub(crate) async fn repair_addresses(server: &Arc<ServerParts>) {
     let (Some(services), Some(addresses)) =
         (server.catalog.get("", "v1", "services"), resource(server))
     else {
@@ -126,7 +126,7 @@ fn addresses_of(service: &Value) -> Vec<String> {
 }
 
 /// Syncs one IPAddress: it exists if the Service has the address.
-async fn sync_address(server: &Arc<Inner>, service: &Key, address: &str) {
+async fn sync_address(server: &Arc<ServerParts>, service: &Key, address: &str) {
     let (Some(services), Some(addresses)) =
         (server.catalog.get("", "v1", "services"), resource(server))
     else {
@@ -165,12 +165,12 @@ async fn sync_address(server: &Arc<Inner>, service: &Key, address: &str) {
     }
 }
 
-async fn remove(server: &Arc<Inner>, addresses: &Resource, address: &str) {
+async fn remove(server: &Arc<ServerParts>, addresses: &Resource, address: &str) {
     let (key, options) = (Key::new("", address), DeleteOptions::default());
     // It may have been deleted already.
     let _ = server
         .registry
-        .delete(addresses, &key, &options, &NoGate)
+        .delete(addresses, &key, &options, &NoAdmission)
         .await;
 }
 
@@ -183,7 +183,7 @@ fn is_of(address: &Value, service: &Key) -> bool {
     parent["namespace"].str() == service.namespace && parent["name"].str() == service.name
 }
 
-async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address: &str) {
+async fn make(server: &Arc<ServerParts>, addresses: &Resource, service: &Key, address: &str) {
     let mut object = value!({
         "metadata": { "name": address },
         "spec": { "parentRef": {
@@ -203,7 +203,7 @@ async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address:
         Request::of_server(Method::POST, path.clone()),
         Warnings::default(),
     );
-    let call = Call::of_server(server, &request, &path, addresses, &notes);
+    let call = ResourceCall::of_server(server, &request, &path, addresses, &notes);
     RequestFieldManager::new(&call).update(None, &mut object);
     let create = Create {
         user: request.user.clone(),

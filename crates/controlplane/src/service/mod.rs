@@ -14,19 +14,19 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use mizzen_kinds::allocate::{self, AllocateError, Exhausted, Pool};
+use mizzen_kinds::allocate::{self, AllocateError, AllocationError, ServiceIpPool};
 use mizzen_object::Status;
-use mizzen_registry::{Future, Key, Resource};
+use mizzen_registry::{BoxFuture, Key, Resource};
 use mizzen_value::Value;
-use mizzen_value::address::{Block, family};
+use mizzen_value::address::{Cidr, family};
 use mizzen_value::clock::Random;
 
-pub(crate) use address::follow_all;
+pub(crate) use address::repair_addresses;
 
-use address::Addresses;
+use address::ChangedAddresses;
 use mizzen_apiserver::admission::{Attributes, WriteStrategy, WriteTransaction};
-use mizzen_apiserver::server::Inner;
-use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::server::ServerParts;
+use mizzen_apiserver::verbs::ResourceCall;
 
 use crate::ControlPlane;
 
@@ -37,32 +37,37 @@ const HEALTH_PORT: &str = "spec.healthCheckNodePort";
 /// Allocates the addresses and ports of services, and keeps IPAddress objects in line with them. Kubernetes: this is no
 /// plug-in but a part of the resource, and comes after them all (core/service/storage).
 #[derive(Default)]
-pub(crate) struct ServiceAllocation(Claims);
+pub(crate) struct ServiceAllocation(PendingAllocations);
 
 impl WriteStrategy for ServiceAllocation {
-    fn begin(&self, call: &Call) -> Option<Box<dyn WriteTransaction>> {
+    fn begin(&self, call: &ResourceCall) -> Option<Box<dyn WriteTransaction>> {
         let kind = call.resource.kind();
         let is_concerned = matches!(
             (kind.gvk.group.as_str(), kind.plural.as_str()),
             ("", "services") | ("networking.k8s.io", "ipaddresses")
         );
         is_concerned.then(|| {
-            Box::new(Allocation {
+            Box::new(ServiceTransaction {
                 claim: Mutex::new(self.0.claim()),
-                addresses: Addresses::default(),
+                addresses: ChangedAddresses::default(),
             }) as _
         })
     }
 }
 
 /// What the writes of one request allocate.
-struct Allocation {
-    claim: Mutex<Claim>,
-    addresses: Addresses,
+struct ServiceTransaction {
+    claim: Mutex<PendingAllocation>,
+    addresses: ChangedAddresses,
 }
 
-impl WriteTransaction for Allocation {
-    fn allocate(&self, call: &Call, old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+impl WriteTransaction for ServiceTransaction {
+    fn allocate(
+        &self,
+        call: &ResourceCall,
+        old: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), Status> {
         match (Attributes { call, old }).is_main("", "services") {
             true => allocate(call, old, &mut self.claim.lock(), object),
             false => Ok(()),
@@ -73,7 +78,7 @@ impl WriteTransaction for Allocation {
         &'a self,
         attributes: &'a Attributes<'a>,
         new: Option<&'a Value>,
-    ) -> Future<'a, ()> {
+    ) -> BoxFuture<'a, ()> {
         if attributes.is("", "services") {
             self.addresses.note(new, attributes.old);
         } else if let Some(old) = attributes.old {
@@ -82,32 +87,32 @@ impl WriteTransaction for Allocation {
         Box::pin(std::future::ready(()))
     }
 
-    fn settle<'a>(&'a self, call: &'a Call<'a>, _is_stored: bool) -> Future<'a, ()> {
+    fn settle<'a>(&'a self, call: &'a ResourceCall<'a>, _is_stored: bool) -> BoxFuture<'a, ()> {
         Box::pin(self.addresses.follow(call))
     }
 }
 
 /// What writes under way have chosen.
 #[derive(Clone, Default)]
-struct Claims(Arc<Mutex<HashSet<String>>>);
+struct PendingAllocations(Arc<Mutex<HashSet<String>>>);
 
 /// The claims of one write; released on drop.
-struct Claim {
-    claims: Claims,
+struct PendingAllocation {
+    claims: PendingAllocations,
     mine: Vec<String>,
 }
 
-impl Claims {
+impl PendingAllocations {
     /// An empty claim.
-    fn claim(&self) -> Claim {
-        Claim {
+    fn claim(&self) -> PendingAllocation {
+        PendingAllocation {
             claims: self.clone(),
             mine: Vec::new(),
         }
     }
 }
 
-impl Drop for Claim {
+impl Drop for PendingAllocation {
     fn drop(&mut self) {
         let mut claims = self.claims.0.lock();
         self.mine.iter().for_each(|name| {
@@ -116,7 +121,7 @@ impl Drop for Claim {
     }
 }
 
-impl Claim {
+impl PendingAllocation {
     /// Claims `name` unless it is claimed or taken.
     fn take(&mut self, name: &str, taken: impl FnOnce() -> bool) -> bool {
         if self.mine.iter().any(|mine| mine == name) {
@@ -139,9 +144,9 @@ impl Claim {
 
 /// Gives a service the addresses and ports that it needs.
 fn allocate(
-    call: &Call,
+    call: &ResourceCall,
     old: Option<&Value>,
-    claim: &mut Claim,
+    claim: &mut PendingAllocation,
     service: &mut Value,
 ) -> Result<(), Status> {
     claim.reset();
@@ -176,11 +181,11 @@ fn allocate(
 
 /// The ranges of the cluster.
 struct AllocationRanges<'a> {
-    server: &'a Inner,
+    server: &'a ServerParts,
     services: &'a Resource,
     addresses: &'a Resource,
     families: Vec<&'static str>,
-    claim: &'a mut Claim,
+    claim: &'a mut PendingAllocation,
     /// Whether the Service has a name or generateName.
     is_named: bool,
     dry_run: bool,
@@ -209,7 +214,7 @@ impl AllocationRanges<'_> {
     }
 }
 
-impl Pool for AllocationRanges<'_> {
+impl ServiceIpPool for AllocationRanges<'_> {
     fn families(&self) -> &[&'static str] {
         &self.families
     }
@@ -218,18 +223,18 @@ impl Pool for AllocationRanges<'_> {
         &mut self,
         wanted_family: &str,
         requested: Option<&str>,
-    ) -> Result<String, Exhausted> {
+    ) -> Result<String, AllocationError> {
         let mut ranges = range::ready(self.server);
         ranges.retain(|range| family(range.ip) == wanted_family);
         if let Some(requested) = requested {
             let given = |address: &IpAddr| ranges.iter().any(|range| range.gives(*address));
             let Some(address) = requested.parse().ok().filter(given) else {
                 let message = "the provided network does not match the current range";
-                return Err(Exhausted::Refused(message.into()));
+                return Err(AllocationError::Refused(message.into()));
             };
             return match self.claim_address(address) {
                 true => Ok(requested.into()),
-                false => Err(Exhausted::Refused(
+                false => Err(AllocationError::Refused(
                     "provided IP is already allocated".into(),
                 )),
             };
@@ -237,19 +242,19 @@ impl Pool for AllocationRanges<'_> {
         let start = random(self.server.registry.random());
         let mut addresses = ranges
             .iter()
-            .flat_map(|range: &Block| range::from(*range, start.into()));
+            .flat_map(|range: &Cidr| range::from(*range, start.into()));
         let free = addresses.find(|address| self.claim_address(*address));
-        let address = free.ok_or_else(|| Exhausted::Full("range is full".into()))?;
+        let address = free.ok_or_else(|| AllocationError::Full("range is full".into()))?;
         // Kubernetes: the IPAddress is created before the Service is validated (ipallocator/ipallocator.go, `createIPAddress`).
         if !self.is_named && !self.dry_run {
-            return Err(Exhausted::Refused(format!(
+            return Err(AllocationError::Refused(format!(
                 "IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: Required value"
             )));
         }
         Ok(address.to_string())
     }
 
-    fn take_port(&mut self, requested: Option<i64>) -> Result<i64, Exhausted> {
+    fn take_port(&mut self, requested: Option<i64>) -> Result<i64, AllocationError> {
         let ports = &ControlPlane::of(self.server).service_node_ports;
         let (low, high) = (i64::from(*ports.start()), i64::from(*ports.end()));
         if let Some(requested) = requested {
@@ -258,11 +263,11 @@ impl Pool for AllocationRanges<'_> {
                 let message = format!(
                     "provided port is not in the valid range. The range of valid ports is {low}-{high}"
                 );
-                return Err(Exhausted::Refused(message));
+                return Err(AllocationError::Refused(message));
             }
             return match self.claim_port(requested) {
                 true => Ok(requested),
-                false => Err(Exhausted::Refused(
+                false => Err(AllocationError::Refused(
                     "provided port is already allocated".into(),
                 )),
             };
@@ -272,7 +277,7 @@ impl Pool for AllocationRanges<'_> {
         let mut ports = (0..count).map(|step| low + (start + step) % count);
         ports
             .find(|port| self.claim_port(*port))
-            .ok_or_else(|| Exhausted::Full("range is full".into()))
+            .ok_or_else(|| AllocationError::Full("range is full".into()))
     }
 }
 

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use mizzen_object::condition::find;
 use mizzen_registry::ListOptions;
 use mizzen_value::Value;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
-use mizzen_apiserver::server::Inner;
+use mizzen_apiserver::server::ServerParts;
 
 use crate::ControlPlane;
 
@@ -18,7 +18,7 @@ const LEFT: std::ops::RangeInclusive<u128> = 16..=256;
 const V6_PREFIX: u32 = 64;
 
 /// All ranges for allocation; those of the command line if there are no ServiceCIDRs.
-pub(super) fn ready(server: &Inner) -> Vec<Block> {
+pub(super) fn ready(server: &ServerParts) -> Vec<Cidr> {
     let resource = server
         .catalog
         .get("networking.k8s.io", "v1", "servicecidrs");
@@ -46,18 +46,18 @@ fn is_ready(range: &Value) -> bool {
         && condition.is_none_or(|condition| condition["status"].str() == "True")
 }
 
-fn blocks_of(range: &Value) -> Vec<Block> {
+fn blocks_of(range: &Value) -> Vec<Cidr> {
     let blocks = range["spec"]["cidrs"]
         .list()
         .iter()
-        .filter_map(|text| Block::parse_sloppy(text.str()));
+        .filter_map(|text| Cidr::parse_sloppy(text.str()));
     blocks
         .filter(|block| block.ip.is_ipv4() || block.prefix >= V6_PREFIX)
         .collect()
 }
 
 /// Every address of a range, starting at an offset. The static share comes last.
-pub(super) fn from(range: Block, start: u128) -> impl Iterator<Item = IpAddr> {
+pub(super) fn from(range: Cidr, start: u128) -> impl Iterator<Item = IpAddr> {
     let hosts = range.hosts();
     let n_hosts = hosts.end - hosts.start;
     let left = match range.size() {
@@ -76,8 +76,8 @@ mod tests {
     use super::*;
     use mizzen_value::value;
 
-    fn block(text: &str) -> Block {
-        Block::parse_sloppy(text).unwrap()
+    fn block(text: &str) -> Cidr {
+        Cidr::parse_sloppy(text).unwrap()
     }
 
     /// The offsets of all addresses of a range, in allocation order.

@@ -1,16 +1,16 @@
 //! Binds a pod to a node: `POST` to `pods/NAME/binding`, or to the legacy `bindings`.
 
 use mizzen_object::{GroupResource, Status, Violations, condition};
-use mizzen_registry::{Change, Future, Key, Update};
+use mizzen_registry::{BoxFuture, Key, Update, UpdateFn};
 use mizzen_value::{Value, value};
 
-use mizzen_apiserver::answer::{self, Answer};
+use mizzen_apiserver::response::{self, Response};
 use mizzen_apiserver::verbs::wipe_system_metadata;
-use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
+use mizzen_apiserver::verbs::{ResourceCall, check_key, set_namespace};
 use mizzen_apiserver::{admission, decode, options};
 
-pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call {
+pub(super) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    let ResourceCall {
         server,
         request,
         path,
@@ -54,11 +54,11 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
 }
 
 /// The Status of a successful create of a subresource.
-pub(super) fn created(call: &Call) -> Answer {
+pub(super) fn created(call: &ResourceCall) -> Response {
     let mut status = Status::success(Default::default());
     status.remove("details");
     status.set("code", 201);
-    answer::status_value(&call.server.types, &status, call.accept, 201)
+    response::status_value(&call.server.types, &status, call.accept, 201)
 }
 
 /// Kubernetes: an invalid binding is a server error with the message of the validation (registry/core/pod/storage).
@@ -71,7 +71,7 @@ fn check_binding(name: &str, binding: &Value) -> Result<(), Status> {
     let mut violations = Violations::default();
     mizzen_kinds::validate_binding(binding, &mut violations);
     violations
-        .in_one()
+        .aggregate()
         .map_or(Ok(()), |all| Err(Status::unknown(all)))
 }
 
@@ -81,8 +81,8 @@ struct BindPod {
     now: String,
 }
 
-impl Change for BindPod {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for BindPod {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         let outcome = self.bound(current.expect("the update does not create"));
         Box::pin(async { outcome })
     }

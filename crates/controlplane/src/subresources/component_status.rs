@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Details, GroupResource, Status, schema};
-use mizzen_registry::{Health, List, Object, Revision};
+use mizzen_registry::{Health, Object, ObjectList, Revision};
 use mizzen_value::{Value, json, value};
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::ControlPlane;
 use mizzen_apiserver::HealthCheck;
-use mizzen_apiserver::answer::Answer;
 use mizzen_apiserver::options;
-use mizzen_apiserver::outgoing::Client;
-use mizzen_apiserver::verbs::Call;
-use mizzen_transport::{Limit, Trust};
+use mizzen_apiserver::outgoing::OutgoingClient;
+use mizzen_apiserver::response::Response;
+use mizzen_apiserver::verbs::ResourceCall;
+use mizzen_transport::{CallLimit, Trust};
 
 /// The probed components and their ports.
 const COMPONENTS: [(&str, u16); 2] = [("controller-manager", 10257), ("scheduler", 10259)];
@@ -49,7 +49,7 @@ impl ControlPlaneComponents {
 }
 
 /// Answers for the resource; nothing of it can be watched.
-pub(super) async fn answer(call: &Call<'_>) -> Result<Answer, Status> {
+pub(super) async fn answer(call: &ResourceCall<'_>) -> Result<Response, Status> {
     match call.request.info.verb() {
         "list" => list(call).await,
         "watch" => Err(no_watch()),
@@ -57,7 +57,7 @@ pub(super) async fn answer(call: &Call<'_>) -> Result<Answer, Status> {
     }
 }
 
-async fn get(call: &Call<'_>) -> Result<Answer, Status> {
+async fn get(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let name = call.path.name.as_str();
     if name != STORE && !COMPONENTS.iter().any(|part| part.0 == name) {
         // Kubernetes: this error has the singular name of the resource.
@@ -70,7 +70,7 @@ async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     call.object(&component(call, name).await, 200)
 }
 
-async fn list(call: &Call<'_>) -> Result<Answer, Status> {
+async fn list(call: &ResourceCall<'_>) -> Result<Response, Status> {
     call.check_include()?;
     let options = options::list_options(call.resource.kind(), "", &call.request.query)?;
     let mut items = Vec::new();
@@ -83,7 +83,7 @@ async fn list(call: &Call<'_>) -> Result<Answer, Status> {
         }
     }
     let (version, token) = (Revision(0), String::new());
-    let list = List {
+    let list = ObjectList {
         items,
         version,
         token,
@@ -106,7 +106,7 @@ fn no_watch() -> Status {
     }
 }
 
-async fn component(call: &Call<'_>, name: &str) -> Object {
+async fn component(call: &ResourceCall<'_>, name: &str) -> Object {
     let server = call.server;
     let health = match COMPONENTS.iter().find(|part| part.0 == name) {
         Some((name, port)) => match ControlPlane::of(server).components.find(name) {
@@ -114,11 +114,11 @@ async fn component(call: &Call<'_>, name: &str) -> Object {
             // Kubernetes: the certificate of the component is not verified.
             None => {
                 let url = format!("https://127.0.0.1:{port}/healthz");
-                let limit = Limit {
+                let limit = CallLimit {
                     until: Instant::now() + PROBE_TIMEOUT,
                     bytes: MAX_RESPONSE,
                 };
-                let client = Client::plain(&server.registry, None);
+                let client = OutgoingClient::plain(&server.registry, None);
                 let answer = client.get(&url, &Trust::Anyone, limit).await;
                 answer.map(drop).map_err(|error| error.to_string())
             }

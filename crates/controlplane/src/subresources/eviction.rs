@@ -8,16 +8,16 @@ use mizzen_object::{
     Action, Cause, Details, GroupResource, GroupVersionKind, Path, Status, Violations,
 };
 use mizzen_registry::{
-    Change, DeleteOptions, Future, ListOptions, NoGate, Resource, Selection, Update,
+    BoxFuture, DeleteOptions, ListOptions, NoAdmission, Resource, Selection, Update, UpdateFn,
 };
 use mizzen_value::{Value, value};
 
 use super::binding::created;
 use mizzen_apiserver::admission;
-use mizzen_apiserver::answer::{Answer, Form, not_acceptable};
 use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::request::{Request, ResourcePath};
-use mizzen_apiserver::verbs::{Call, set_namespace};
+use mizzen_apiserver::response::{Response, ResponseForm, not_acceptable};
+use mizzen_apiserver::verbs::{ResourceCall, set_namespace};
 use mizzen_apiserver::{decode, delete_options, options};
 
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -26,8 +26,8 @@ const MAX_DISRUPTED: usize = 2000;
 /// How often an eviction is tried after conflicts.
 const TRIES: usize = 20;
 
-pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    if matches!(call.accept.form, Form::Table(_)) {
+pub(super) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    if matches!(call.accept.form, ResponseForm::Table(_)) {
         return Err(not_acceptable());
     }
     let options = options::write_options(call.request, "CreateOptions")?;
@@ -64,7 +64,7 @@ fn eviction_kind(version: &str) -> GroupVersionKind {
     }
 }
 
-fn check_eviction(call: &Call, eviction: &Value) -> Result<(), Status> {
+fn check_eviction(call: &ResourceCall, eviction: &Value) -> Result<(), Status> {
     if eviction["metadata"]["name"].str() != call.path.name {
         return Err(Status::bad_request(
             "name in URL does not match name in Eviction object",
@@ -85,7 +85,7 @@ fn check_eviction(call: &Call, eviction: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn pod(call: &Call) -> Result<Value, Status> {
+fn pod(call: &ResourceCall) -> Result<Value, Status> {
     Ok(call
         .server
         .registry
@@ -104,7 +104,7 @@ fn is_terminating(pod: &Value) -> bool {
 
 /// Deletes a pod without a budget. A pending pod must not have changed since it was read, because it may have become ready.
 async fn evict_without_budget(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     mut pod: Value,
     requested: &DeleteOptions,
 ) -> Result<(), Status> {
@@ -128,7 +128,7 @@ async fn evict_without_budget(
 }
 
 async fn evict_with_budget(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     pod: &Value,
     options: DeleteOptions,
 ) -> Result<(), Status> {
@@ -166,7 +166,7 @@ async fn evict_with_budget(
 
 /// Takes one disruption from a budget, as the server itself.
 async fn take_disruption(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     budgets: &Resource,
     name: &str,
     dry_run: bool,
@@ -181,7 +181,7 @@ async fn take_disruption(
         ..ResourcePath::default()
     };
     let request = Request::of_server(Method::PUT, path.clone());
-    let own = Call {
+    let own = ResourceCall {
         request: &request,
         path: &path,
         resource: budgets,
@@ -215,7 +215,11 @@ async fn take_disruption(
 }
 
 /// The budgets of a pod.
-fn matching_budgets(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<Value>, Status> {
+fn matching_budgets(
+    call: &ResourceCall,
+    budgets: &Resource,
+    pod: &Value,
+) -> Result<Vec<Value>, Status> {
     let selection = Selection {
         namespace: call.path.namespace.clone(),
         ..Selection::default()
@@ -233,14 +237,17 @@ fn matching_budgets(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<
         .iter()
         .map(|budget| budget.value())
         .filter(|budget| {
-            LabelSelector::of(&budget["spec"]["selector"])
+            LabelSelector::from_value(&budget["spec"]["selector"])
                 .is_some_and(|selector| selector.matches(|key| labels[key].as_str()))
         });
     Ok(matching.collect())
 }
 
 /// Sets the DisruptionTarget condition of a pod, then deletes it.
-async fn mark_and_delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<(), Status> {
+async fn mark_and_delete(
+    call: &ResourceCall<'_>,
+    mut options: DeleteOptions,
+) -> Result<(), Status> {
     let registry = &call.server.registry;
     if !options.dry_run {
         let key = call.key();
@@ -265,7 +272,7 @@ async fn mark_and_delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<
         }
     }
     registry
-        .delete(call.resource, &call.key(), &options, &NoGate)
+        .delete(call.resource, &call.key(), &options, &NoAdmission)
         .await
         .map(drop)
 }
@@ -277,8 +284,8 @@ struct SetDisruptionTarget<'a> {
     now: &'a str,
 }
 
-impl Change for SetDisruptionTarget<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for SetDisruptionTarget<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         let outcome = self.marked(current.expect("the update does not create"));
         Box::pin(async { outcome })
     }
@@ -310,8 +317,8 @@ struct TakeDisruption<'a> {
     fields: RequestFieldManager<'a>,
 }
 
-impl Change for TakeDisruption<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for TakeDisruption<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         let outcome = self.taken(current.expect("the update does not create"));
         Box::pin(async { outcome })
     }
@@ -468,7 +475,7 @@ mod tests {
     #[test]
     fn no_selector_selects_nothing_and_an_empty_one_everything() {
         let selects = |text: &str| {
-            let found = LabelSelector::of(&json::parse(text.as_bytes()).unwrap());
+            let found = LabelSelector::from_value(&json::parse(text.as_bytes()).unwrap());
             found.is_some_and(|found| found.matches(|key| (key == "app").then_some("a")))
         };
         assert!(!selects("null"));

@@ -9,7 +9,7 @@ use mizzen_value::{Value, json};
 
 use crate::ControlPlane;
 use mizzen_apiserver::Server;
-use mizzen_apiserver::server::Inner;
+use mizzen_apiserver::server::ServerParts;
 use mizzen_transport::{Target, Trust, whole};
 
 /// Kubernetes: the port of a kubelet whose node has none.
@@ -71,7 +71,7 @@ pub(super) fn container<'a>(pod: &'a Value, requested: &'a str) -> Result<&'a st
 }
 
 /// The host and port of a node's kubelet.
-pub(super) fn endpoint(server: &Inner, node: &str) -> Result<(String, i64), Status> {
+pub(super) fn endpoint(server: &ServerParts, node: &str) -> Result<(String, i64), Status> {
     let nodes = server
         .catalog
         .get("", "v1", "nodes")
@@ -103,7 +103,7 @@ pub(super) fn endpoint(server: &Inner, node: &str) -> Result<(String, i64), Stat
 }
 
 /// The `host:port` of a node's kubelet.
-pub(super) fn address(server: &Inner, node: &str) -> Result<String, Status> {
+pub(super) fn address(server: &ServerParts, node: &str) -> Result<String, Status> {
     endpoint(server, node).map(|(host, port)| join_host_port(&host, port))
 }
 
@@ -117,7 +117,7 @@ pub(super) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String
 
 /// The target of a kubelet. Kubernetes: without `--kubelet-certificate-authority` its certificate is not verified, because
 /// kubelets sign their own.
-pub(super) fn target(server: &Inner, address: &str) -> Target {
+pub(super) fn target(server: &ServerParts, address: &str) -> Target {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let trust = match &ControlPlane::of(server).kubelet_authority {
         Some(authority) => Trust::bundle(authority.clone().into()),

@@ -8,15 +8,15 @@ use mizzen_value::{json, time};
 
 use super::kubelet;
 use crate::ControlPlane;
-use mizzen_apiserver::answer::{self, Answer, Body};
-use mizzen_apiserver::request::Query;
-use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::request::RequestQuery;
+use mizzen_apiserver::response::{self, Body, Response};
+use mizzen_apiserver::verbs::ResourceCall;
 use mizzen_transport::{SendError, whole};
 
 /// Kubernetes: how much of an error is read (registry/generic/rest/response_checker.go).
 const MAX_ERROR: usize = 50_000;
 
-pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
+pub(super) async fn get(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let query = kubelet_query(&call.request.query, &call.path.name)?;
     let pod = call
         .server
@@ -26,7 +26,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let container = kubelet::container(&pod, call.request.query.text("container"))?;
     let node = pod["spec"]["nodeName"].str();
     if node.is_empty() {
-        let mut nothing = Answer::new(Body::from(""));
+        let mut nothing = Response::new(Body::from(""));
         *nothing.status_mut() = http::StatusCode::NO_CONTENT;
         return Ok(nothing);
     }
@@ -49,7 +49,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
         .await;
     let response = answered.map_err(|SendError(why)| failed(why))?;
     match response.status().as_u16() {
-        200..=206 => Ok(answer::answer(
+        200..=206 => Ok(response::with_body(
             200,
             "text/plain",
             Body::relay(response.into_body()),
@@ -68,7 +68,7 @@ struct LogOptions {
 }
 
 /// The query for the kubelet: the client's options, validated, in the order in which Go writes them.
-fn kubelet_query(query: &Query, name: &str) -> Result<String, Status> {
+fn kubelet_query(query: &RequestQuery, name: &str) -> Result<String, Status> {
     let options = LogOptions::read(query).map_err(Status::bad_request)?;
     let violations = options.check(query.get("stream").is_some());
     if !violations.is_empty() {
@@ -83,7 +83,7 @@ fn kubelet_query(query: &Query, name: &str) -> Result<String, Status> {
 }
 
 impl LogOptions {
-    fn read(query: &Query) -> Result<LogOptions, String> {
+    fn read(query: &RequestQuery) -> Result<LogOptions, String> {
         let since_time = match query.text("sinceTime") {
             "" => None,
             text => time::parse_time(text).map_err(|error| error.to_string())?,
@@ -123,7 +123,7 @@ impl LogOptions {
         violations
     }
 
-    fn to_query(self, query: &Query) -> String {
+    fn to_query(self, query: &RequestQuery) -> String {
         let flag = |key: &str| query.bool(key).filter(|on| *on).map(|_| "true".to_string());
         let text = |number: Option<i64>| number.map(|number| number.to_string());
         let options = [
@@ -195,8 +195,8 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let uri = format!("/log?{text}").parse().unwrap();
-        let found =
-            kubelet_query(&Query::parse(&uri), "web").unwrap_or_else(|status| status.message);
+        let found = kubelet_query(&RequestQuery::parse(&uri), "web")
+            .unwrap_or_else(|status| status.message);
         assert_eq!(found, expected, "{text}");
     }
 

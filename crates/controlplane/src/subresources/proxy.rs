@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderValue, Method, Request as Outward, Response, header};
+use http::{HeaderMap, HeaderValue, Method, Request as Outward, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -20,17 +20,17 @@ use super::kubelet;
 use crate::ControlPlane;
 use mizzen_apiserver::admission;
 use mizzen_apiserver::aggregation::{hop_by_hop, join};
-use mizzen_apiserver::answer::{self, Answer, Body};
 use mizzen_apiserver::request::{Request, ResourcePath};
-use mizzen_apiserver::verbs::{Call, check_key};
+use mizzen_apiserver::response::{self, Body, Response};
+use mizzen_apiserver::verbs::{ResourceCall, check_key};
 use mizzen_transport::{Outgoing, SendError, clean_path, dial, whole};
 
 /// How much of a node's error is read.
 const MAX_ERROR: usize = 1_000;
 
 /// Answers with what the process behind the object answers.
-pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call {
+pub(super) async fn connect(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    let ResourceCall {
         request,
         path,
         resource,
@@ -47,7 +47,7 @@ pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
     proxy_request(call).await
 }
 
-async fn proxy_request(call: &Call<'_>) -> Result<Answer, Status> {
+async fn proxy_request(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let request = call.request;
     let below = below(request, call.path);
     admit_connect(call, &below).await?;
@@ -83,7 +83,7 @@ async fn proxy_request(call: &Call<'_>) -> Result<Answer, Status> {
             }
             rewrite_location(&mut head.headers, request.uri.path(), &below);
             head.version = http::Version::default();
-            Ok(Answer::from_parts(head, Body::relay(body)))
+            Ok(Response::from_parts(head, Body::relay(body)))
         }
     }
 }
@@ -111,7 +111,7 @@ fn proxied_path(below: &str) -> String {
 }
 
 /// Runs admission for the connection.
-async fn admit_connect(call: &Call<'_>, below: &str) -> Result<(), Status> {
+async fn admit_connect(call: &ResourceCall<'_>, below: &str) -> Result<(), Status> {
     let kind = match call.path.resource.as_str() {
         "pods" => "PodProxyOptions",
         "nodes" => "NodeProxyOptions",
@@ -156,7 +156,7 @@ enum ProxyRoute {
 
 impl ProxyLocation {
     /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`. The default port is the first of the pod.
-    fn of_pod(call: &Call) -> Result<ProxyLocation, Status> {
+    fn of_pod(call: &ResourceCall) -> Result<ProxyLocation, Status> {
         let requested = &call.path.name;
         let invalid = || {
             Status::bad_request(format!(
@@ -190,7 +190,7 @@ impl ProxyLocation {
     }
 
     /// The kubelet of a node, or another port of the node.
-    async fn of_node(call: &Call<'_>) -> Result<ProxyLocation, Status> {
+    async fn of_node(call: &ResourceCall<'_>) -> Result<ProxyLocation, Status> {
         let requested = &call.path.name;
         let invalid = || {
             Status::bad_request(format!(
@@ -223,7 +223,7 @@ impl ProxyLocation {
     }
 
     /// A random endpoint of a Service. The port is that of the Service, by number or name.
-    fn of_service(call: &Call) -> Result<ProxyLocation, Status> {
+    fn of_service(call: &ResourceCall) -> Result<ProxyLocation, Status> {
         let requested = &call.path.name;
         let shown = mizzen_value::json::quote(requested);
         let invalid = || Status::bad_request(format!("invalid service request {shown}"));
@@ -318,7 +318,7 @@ fn split(id: &str) -> Option<(&str, &str, &str)> {
     (!name.is_empty() && matches!(scheme, "" | "http" | "https")).then_some((scheme, name, port))
 }
 
-fn pod(call: &Call, name: &str) -> Result<Value, Status> {
+fn pod(call: &ResourceCall, name: &str) -> Result<Value, Status> {
     let pods = call
         .server
         .catalog
@@ -332,7 +332,7 @@ fn pod(call: &Call, name: &str) -> Result<Value, Status> {
 }
 
 /// The pod of an address. Kubernetes: only pods are proxied, so that a client cannot reach other addresses.
-fn endpoint_pod(call: &Call, address: &Value) -> Option<Value> {
+fn endpoint_pod(call: &ResourceCall, address: &Value) -> Option<Value> {
     let target = &address["targetRef"];
     if target["namespace"].str() != call.path.namespace {
         return None;
@@ -378,11 +378,11 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ProxyConnection for T {}
 
 /// Sends the request. Returns the response and the client's upgrade, if there is one.
 async fn send(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     location: &ProxyLocation,
     below: &str,
     is_upgrade: bool,
-) -> Result<(Response<Incoming>, Option<hyper::upgrade::OnUpgrade>), SendError> {
+) -> Result<(http::Response<Incoming>, Option<hyper::upgrade::OnUpgrade>), SendError> {
     let address = kubelet::join_host_port(&location.host, location.number()?);
     let take_body = || match call.request.streams.take() {
         Some(streams) => (streams.body, streams.upgrade),
@@ -430,7 +430,7 @@ fn connection_error(error: hyper::Error) -> SendError {
 }
 
 async fn connect_to(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     location: &ProxyLocation,
     address: &str,
 ) -> Result<Box<dyn ProxyConnection>, SendError> {
@@ -540,18 +540,18 @@ fn rewrite_location(headers: &mut HeaderMap, requested: &str, below: &str) {
 }
 
 /// Kubernetes: without a trailing slash, relative links of a page would not work (issue 4958).
-fn redirect_to_slash(request: &Request) -> Answer {
+fn redirect_to_slash(request: &Request) -> Response {
     let query = request
         .uri
         .query()
         .map(|query| format!("?{query}"))
         .unwrap_or_default();
-    let mut answer = answer::text(301, "");
-    answer.headers_mut().remove(header::CONTENT_TYPE);
+    let mut response = response::text(301, "");
+    response.headers_mut().remove(header::CONTENT_TYPE);
     if let Ok(location) = HeaderValue::from_str(&format!("{}/{query}", request.uri.path())) {
-        answer.headers_mut().insert(header::LOCATION, location);
+        response.headers_mut().insert(header::LOCATION, location);
     }
-    answer
+    response
 }
 
 #[cfg(test)]

@@ -4,15 +4,15 @@
 
 use mizzen_object::validate::{field, meta};
 use mizzen_object::{Path, Status, Violations};
-use mizzen_registry::{Change, Future, Update};
+use mizzen_registry::{BoxFuture, Update, UpdateFn};
 use mizzen_value::{Value, value};
 
-use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
-use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::response::{self, Response, ResponseForm, not_acceptable};
+use mizzen_apiserver::verbs::ResourceCall;
 use mizzen_apiserver::{admission, decode, options};
 
-pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    if matches!(call.accept.form, Form::Table(_)) {
+pub(super) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    if matches!(call.accept.form, ResponseForm::Table(_)) {
         return Err(not_acceptable());
     }
     let options = options::write_options(call.request, "CreateOptions")?;
@@ -70,7 +70,7 @@ fn validate(rollback: &Value, violations: &mut Violations) {
 }
 
 /// Kubernetes: 201, with a Status of code 200.
-fn accepted(call: &Call) -> Answer {
+fn accepted(call: &ResourceCall) -> Response {
     let message = format!(
         "rollback request for deployment \"{}\" succeeded",
         call.path.name
@@ -79,7 +79,7 @@ fn accepted(call: &Call) -> Answer {
     status.remove("details");
     status.set("message", message);
     status.set("code", 200);
-    answer::status_value(&call.server.types, &status, call.accept, 201)
+    response::status_value(&call.server.types, &status, call.accept, 201)
 }
 
 /// Sets `spec.rollbackTo` of a Deployment.
@@ -87,8 +87,8 @@ struct RollbackRequest<'a> {
     rollback: &'a Value,
 }
 
-impl Change for RollbackRequest<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for RollbackRequest<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         let mut deployment = current.expect("the update does not create").clone();
         for (name, value) in self.rollback["updatedAnnotations"].entries() {
             deployment

@@ -12,13 +12,13 @@ use super::kubelet;
 use crate::ControlPlane;
 use mizzen_apiserver::admission;
 use mizzen_apiserver::aggregation::{hop_by_hop, join};
-use mizzen_apiserver::answer::{Answer, Body};
 use mizzen_apiserver::authorization::secondary;
-use mizzen_apiserver::request::{Query, Request};
-use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::request::{Request, RequestQuery};
+use mizzen_apiserver::response::{Body, Response};
+use mizzen_apiserver::verbs::ResourceCall;
 use mizzen_transport::{SendError, whole};
 
-pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
+pub(super) async fn connect(call: &ResourceCall<'_>) -> Result<Response, Status> {
     secondary::authorize_connect(call, call.request.info.verb()).await?;
     let stream = call.path.subresource.as_str();
     let query = &call.request.query;
@@ -56,7 +56,7 @@ enum StreamOptions<'a> {
 }
 
 impl<'a> StreamOptions<'a> {
-    fn read(query: &'a Query, stream: &'a str) -> Result<StreamOptions<'a>, Status> {
+    fn read(query: &'a RequestQuery, stream: &'a str) -> Result<StreamOptions<'a>, Status> {
         if stream == "portforward" {
             return Ok(StreamOptions::Forward {
                 ports: ports(query).map_err(Status::bad_request)?,
@@ -157,7 +157,7 @@ impl<'a> StreamOptions<'a> {
 }
 
 /// Kubernetes: several parameters, or one with commas (meta/v1/conversion.go).
-fn ports(query: &Query) -> Result<Vec<u16>, String> {
+fn ports(query: &RequestQuery) -> Result<Vec<u16>, String> {
     let all = query.all("ports");
     let texts = all.iter().flat_map(|text| text.split(','));
     let port = |text: &str| {
@@ -199,7 +199,7 @@ struct StreamLocation {
     path: String,
 }
 
-fn location(call: &Call, options: &StreamOptions) -> Result<StreamLocation, Status> {
+fn location(call: &ResourceCall, options: &StreamOptions) -> Result<StreamLocation, Status> {
     let pod = call
         .server
         .registry
@@ -233,7 +233,7 @@ fn location(call: &Call, options: &StreamOptions) -> Result<StreamLocation, Stat
     })
 }
 
-async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, Status> {
+async fn tunnel(call: &ResourceCall<'_>, address: &str, path: &str) -> Result<Response, Status> {
     let client = call
         .request
         .streams
@@ -261,7 +261,7 @@ async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, St
             let (mut head, body) = response.into_parts();
             hop_by_hop::strip(&mut head.headers);
             head.version = http::Version::default();
-            Ok(Answer::from_parts(head, Body::relay(body)))
+            Ok(Response::from_parts(head, Body::relay(body)))
         }
         code => Err(Status::unknown(format!(
             "invalid upgrade response: status code {code}"
@@ -291,7 +291,7 @@ mod tests {
     #[track_caller]
     fn check(stream: &str, text: &str, expected: &str) {
         let uri = format!("/{stream}?{text}").parse().unwrap();
-        let query = Query::parse(&uri);
+        let query = RequestQuery::parse(&uri);
         let found = StreamOptions::read(&query, stream).map(|options| options.query());
         assert_eq!(
             found.unwrap_or_else(|status| status.message),
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn admission_sees_the_options_as_an_object() {
         let uri = "/exec?command=ls&stdin=true&container=c".parse().unwrap();
-        let (kind, object) = StreamOptions::read(&Query::parse(&uri), "exec")
+        let (kind, object) = StreamOptions::read(&RequestQuery::parse(&uri), "exec")
             .unwrap()
             .object();
         assert_eq!(kind, "PodExecOptions");

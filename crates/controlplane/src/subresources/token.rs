@@ -7,10 +7,10 @@ use mizzen_registry::{Key, Object};
 use mizzen_value::clock::uuid;
 use mizzen_value::{Value, json, time, value};
 
-use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
 use mizzen_apiserver::field_manager::RequestFieldManager;
+use mizzen_apiserver::response::{self, Response, ResponseForm, not_acceptable};
 use mizzen_apiserver::token::{TokenSigner, issue};
-use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
+use mizzen_apiserver::verbs::{ResourceCall, check_key, set_namespace};
 use mizzen_apiserver::{admission, decode, options};
 
 /// Kubernetes: the lifetime that a kubelet requests for a projected token, and the extended one that it gets, so that old
@@ -18,11 +18,11 @@ use mizzen_apiserver::{admission, decode, options};
 const WARN_ONLY_BOUND_TOKEN: i64 = 3607;
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
-pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    if matches!(call.accept.form, Form::Table(_)) {
+pub(super) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> {
+    if matches!(call.accept.form, ResponseForm::Table(_)) {
         return Err(not_acceptable());
     }
-    let Call {
+    let ResourceCall {
         server,
         request,
         path,
@@ -43,11 +43,11 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     token.set("kind", &gvk.kind);
     token.set("apiVersion", gvk.api_version());
     schema::canonical(root, &mut token);
-    if let Form::Metadata(_) = call.accept.form {
+    if let ResponseForm::Metadata(_) = call.accept.form {
         let object = Object::unstored(json::to_string(&token).into());
         return Ok(call.renderer().object(&object, 201));
     }
-    Ok(answer::value(&gvk, Some(root), &token, call.accept, 201))
+    Ok(response::value(&gvk, Some(root), &token, call.accept, 201))
 }
 
 fn token_kind() -> GroupVersionKind {
@@ -59,7 +59,7 @@ fn token_kind() -> GroupVersionKind {
 }
 
 /// Validates the request and fills in its status.
-fn issue_token(call: &Call, token: &mut Value) -> Result<(), Status> {
+fn issue_token(call: &ResourceCall, token: &mut Value) -> Result<(), Status> {
     let account = account(call, &token["metadata"])?;
     let now = call.server.registry.now();
     let metadata = token.entry("metadata");
@@ -94,7 +94,7 @@ fn issue_token(call: &Call, token: &mut Value) -> Result<(), Status> {
 
 /// The service account of the token. Name and uid in the request must match it.
 
-fn account(call: &Call, metadata: &Value) -> Result<Value, Status> {
+fn account(call: &ResourceCall, metadata: &Value) -> Result<Value, Status> {
     let name = call.path.name.as_str();
     let stated = metadata["name"].str();
     if !stated.is_empty() && stated != name {
@@ -130,7 +130,7 @@ fn account(call: &Call, metadata: &Value) -> Result<Value, Status> {
     Ok(account)
 }
 
-fn validate(call: &Call, token: &Value) -> Result<(), Status> {
+fn validate(call: &ResourceCall, token: &Value) -> Result<(), Status> {
     let (user, now) = (&call.request.user, call.server.registry.timestamp());
     let mut violations = Violations::default();
     let context = user.context(Action::Create, &now);
@@ -143,7 +143,7 @@ fn validate(call: &Call, token: &Value) -> Result<(), Status> {
 }
 
 /// The claims of the object that a token is bound to.
-fn bound_claims(call: &Call, reference: &Value) -> Result<Value, Status> {
+fn bound_claims(call: &ResourceCall, reference: &Value) -> Result<Value, Status> {
     if reference.is_null() {
         return Ok(Value::object());
     }
@@ -194,7 +194,7 @@ fn bound_claims(call: &Call, reference: &Value) -> Result<Value, Status> {
     Ok(claims)
 }
 
-fn get(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
+fn get(call: &ResourceCall, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
     let resource = call
         .server
         .catalog
@@ -234,7 +234,7 @@ fn reference_to(object: &Value) -> Value {
 
 /// The status with the signed token.
 fn signed_status(
-    call: &Call,
+    call: &ResourceCall,
     signer: &dyn TokenSigner,
     token: &Value,
     mut bound: Value,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_apiserver::{Http, Options, UnsentLimits, User};
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
@@ -250,9 +250,9 @@ async fn a_list_that_is_not_read_is_charged_with_what_the_store_has_given_up() {
 struct Fragile;
 
 impl Authorizer for Fragile {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
         assert_ne!(attributes.user.name, "clumsy", "a bug");
-        Box::pin(async { Decision::Allow(Reason::default()) })
+        Box::pin(async { Decision::Allow(DecisionReason::default()) })
     }
 }
 

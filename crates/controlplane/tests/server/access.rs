@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_apiserver::authentication::{Authentication, StaticTokens};
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Resource, Target};
+use mizzen_apiserver::authorization::{
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason, ResourceAttributes,
+};
 use mizzen_apiserver::{Options, TokenSigner, User, issue_token};
-use mizzen_registry::{Bounds, Future, Store, StoreOptions};
+use mizzen_registry::{BoxFuture, Store, StoreOptions, WindowLimits};
 use mizzen_value::{Value, value};
 use tokio::time::Instant;
 
@@ -132,10 +134,10 @@ async fn a_role_counts_for_the_next_request_and_no_longer_than_it_is_there() {
 
 #[tokio::test(start_paused = true)]
 async fn an_index_that_was_left_behind_starts_again() {
-    let window = Bounds {
+    let window = WindowLimits {
         min_events: 1,
         max_events: 4,
-        ..Bounds::default()
+        ..WindowLimits::default()
     };
     let store = Store::in_memory(StoreOptions {
         window,
@@ -639,11 +641,13 @@ async fn a_binding_refers_to_a_role_that_can_be() {
 struct Readers;
 
 impl Authorizer for Readers {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
         let decision = match (attributes.user.name.as_str(), attributes.verb) {
-            ("mallory", _) => Decision::Deny(Reason::new("not you")),
-            (_, "get" | "list" | "watch") => Decision::Allow(Reason::new("everybody reads")),
-            _ => Decision::NoOpinion(Reason::default()),
+            ("mallory", _) => Decision::Deny(DecisionReason::new("not you")),
+            (_, "get" | "list" | "watch") => {
+                Decision::Allow(DecisionReason::new("everybody reads"))
+            }
+            _ => Decision::NoOpinion(DecisionReason::default()),
         };
         Box::pin(std::future::ready(decision))
     }
@@ -713,16 +717,16 @@ async fn a_decision_costs_what_the_user_s_own_bindings_cost() {
             groups,
             ..User::default()
         };
-        let pods = Resource {
+        let pods = ResourceAttributes {
             resource: "pods",
             version: "v1",
             namespace: "default",
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         let attributes = Attributes {
             user: &user,
             verb: "list",
-            target: Target::Resource(pods),
+            target: AttributesTarget::Resource(pods),
         };
         let started = Instant::now();
         let decision = rig.server.authorize(&attributes).await;

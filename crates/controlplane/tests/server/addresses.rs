@@ -1,7 +1,7 @@
 //! The addresses of services, as objects.
 
 use mizzen_controlplane::Options;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 use crate::rig::Rig;
 
@@ -165,7 +165,7 @@ async fn a_range_that_somebody_adds_gives_addresses_while_it_stays() {
 async fn with_ranges(ranges: &[&str]) -> Rig {
     let service_ranges = ranges
         .iter()
-        .filter_map(|range| Block::parse_sloppy(range))
+        .filter_map(|range| Cidr::parse_sloppy(range))
         .collect();
     Rig::with(Options {
         service_ranges,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::Broken;
+use mizzen_apiserver::TruncatedResponse;
 use mizzen_value::{Value, json, value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
@@ -226,7 +226,10 @@ async fn a_list_that_breaks_off_is_not_taken_for_a_whole_one() {
     let answer = rig.send("GET", THINGS, "").await;
     assert_eq!(answer.status(), 200);
     peer.die();
-    assert_eq!(answer.into_body().collect().await.err(), Some(Broken));
+    assert_eq!(
+        answer.into_body().collect().await.err(),
+        Some(TruncatedResponse)
+    );
 }
 
 #[tokio::test]
@@ -242,7 +245,7 @@ async fn a_watch_tells_what_happens_at_once_until_it_breaks_off() {
         "{\"type\":\"ADDED\"}\n"
     );
     peer.die();
-    assert_eq!(body.frame().await.unwrap().err(), Some(Broken));
+    assert_eq!(body.frame().await.unwrap().err(), Some(TruncatedResponse));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ async fn corrupt(rig: &Rig, space: &str, key: &str) {
         value: "not json".into(),
         ..Draft::default()
     };
-    let write = Write::put(&store.space(space), key, Expect::Any, draft);
+    let write = Write::put(&store.keyspace(space), key, Expect::Any, draft);
     store.commit_one(write).await.unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Which form of discovery does a client get? By its `Accept` header, as upstream negotiates.
 
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::{Answer, User};
+use mizzen_apiserver::{Response, User};
 use mizzen_object::proto;
 use mizzen_value::json;
 
@@ -10,12 +10,12 @@ use crate::rig::Rig;
 const AGGREGATED: &str = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-async fn get(rig: &Rig, path: &str, headers: &[(&'static str, &str)]) -> Answer {
+async fn get(rig: &Rig, path: &str, headers: &[(&'static str, &str)]) -> Response {
     rig.send_as(User::master("admin"), headers, "GET", path, "")
         .await
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+fn header<'a>(answer: &'a Response, name: &str) -> &'a str {
     answer
         .headers()
         .get(name)
@@ -23,7 +23,7 @@ fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-async fn body(answer: Answer) -> Vec<u8> {
+async fn body(answer: Response) -> Vec<u8> {
     answer
         .into_body()
         .collect()

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::authorization::{
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason,
+};
 use mizzen_apiserver::{Concurrency, Options, User};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -21,12 +23,12 @@ impl Authorizer for Slow {
     fn authorize<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
-    ) -> mizzen_registry::Future<'a, Decision> {
+    ) -> mizzen_registry::BoxFuture<'a, Decision> {
         Box::pin(async move {
-            if !matches!(attributes.target, Target::Page(_)) {
+            if !matches!(attributes.target, AttributesTarget::NonResource(_)) {
                 sleep(self.0).await;
             }
-            Decision::Allow(Reason::default())
+            Decision::Allow(DecisionReason::default())
         })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::Options;
 use mizzen_registry::{
-    AppendError, Entry, Journal, OpenError, Revision, Saved, Store, StoreOptions,
+    AppendError, Journal, JournalEntry, OpenError, Revision, Saved, Store, StoreOptions,
 };
 
 use crate::rig::{CONFIG_MAPS, Rig};
@@ -44,7 +44,7 @@ impl Journal for Disk {
         }
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
+    fn append(&mut self, _batch: &[JournalEntry]) -> Result<(), AppendError> {
         let broken = || AppendError::Unknown(io::Error::other("input/output error"));
         if self.is(BROKEN) {
             Err(broken())

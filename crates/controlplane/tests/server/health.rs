@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::{HealthCheck, HealthEndpoint, Options, kube_apiserver_boot_sequence};
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 
 use crate::rig::Rig;
 
@@ -16,7 +16,7 @@ impl HealthCheck for Tired {
         "other"
     }
 
-    fn check(&self) -> Future<'_, Result<(), String>> {
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async { Err("it is tired".to_string()) })
     }
 }
@@ -104,7 +104,7 @@ async fn checks_are_listed_in_kube_apiservers_order() {
             "loopback-serving-certificate"
         }
 
-        fn check(&self) -> Future<'_, Result<(), String>> {
+        fn check(&self) -> BoxFuture<'_, Result<(), String>> {
             Box::pin(async { Ok(()) })
         }
 

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use mizzen_apiserver::User;
 use mizzen_apiserver::authorization::{Authorization, AuthorizerConfiguration, AuthorizerType};
 use mizzen_controlplane::{Options, Plugins};
-use mizzen_registry::{Bounds, Store, StoreOptions};
+use mizzen_registry::{Store, StoreOptions, WindowLimits};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use crate::access::Echo;
@@ -144,10 +144,10 @@ async fn a_pod_counts_from_when_it_is_written_until_it_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_index_that_was_left_behind_starts_again() {
-    let window = Bounds {
+    let window = WindowLimits {
         min_events: 1,
         max_events: 4,
-        ..Bounds::default()
+        ..WindowLimits::default()
     };
     let store = Store::in_memory(StoreOptions {
         window,

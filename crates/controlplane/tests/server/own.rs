@@ -6,13 +6,13 @@ use std::sync::Arc;
 use http::header;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_apiserver::delegate::Upstream;
 use mizzen_apiserver::discovery::Priority;
-use mizzen_apiserver::extend::{Admit, Asked, Below, Storage};
+use mizzen_apiserver::extend::{AdmissionPlugin, RequestInfo, Storage, SubresourceHandler};
 use mizzen_apiserver::{Builder, Server, User};
-use mizzen_object::{Context, Hooks, Status, Violations};
-use mizzen_registry::{Future, Store, WatchChange};
+use mizzen_object::{HookContext, Hooks, Status, Violations};
+use mizzen_registry::{BoxFuture, Store, WatchChange};
 use mizzen_value::{Str, Value, value};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -101,7 +101,13 @@ impl Hooks for Feet {
         boat.set("feet", inches / 12);
     }
 
-    fn validate(&self, boat: &Value, _: Option<&Value>, _: &Context, violations: &mut Violations) {
+    fn validate(
+        &self,
+        boat: &Value,
+        _: Option<&Value>,
+        _: &HookContext,
+        violations: &mut Violations,
+    ) {
         if boat["inches"].int() > 1200 {
             violations.invalid(
                 "feet",
@@ -116,7 +122,7 @@ impl Hooks for Feet {
 struct Hub;
 
 impl Hooks for Hub {
-    fn grace(&self, _: &Value, asked: Option<i64>) -> Option<i64> {
+    fn grace_period(&self, _: &Value, asked: Option<i64>) -> Option<i64> {
         Some(asked.unwrap_or(30))
     }
 }
@@ -124,12 +130,12 @@ impl Hooks for Hub {
 /// Nobody has a boat called Titanic, and captains are remembered.
 struct Captain;
 
-impl Admit for Captain {
+impl AdmissionPlugin for Captain {
     fn mutate<'a>(
         &'a self,
-        asked: &'a Asked,
+        asked: &'a RequestInfo,
         boat: &'a mut Value,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             if asked.is("boats") && asked.old.is_none() {
                 boat.entry("metadata")
@@ -142,9 +148,9 @@ impl Admit for Captain {
 
     fn validate<'a>(
         &'a self,
-        asked: &'a Asked,
+        asked: &'a RequestInfo,
         boat: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             match boat {
                 Some(boat) if boat.at("metadata.name").str() == "titanic" => {
@@ -181,24 +187,32 @@ impl Harbours {
 }
 
 impl Storage for Harbours {
-    fn list<'a>(&'a self, _: &'a Asked) -> Future<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, _: &'a RequestInfo) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async { Ok(self.all.lock().clone()) })
     }
 
-    fn create<'a>(&'a self, _: &'a Asked, harbour: Value) -> Future<'a, Result<Value, Status>> {
+    fn create<'a>(
+        &'a self,
+        _: &'a RequestInfo,
+        harbour: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         self.all.lock().push(harbour.clone());
         self.tell(WatchChange::Added, &harbour);
         Box::pin(async { Ok(harbour) })
     }
 
-    fn update<'a>(&'a self, asked: &'a Asked, harbour: Value) -> Future<'a, Result<Value, Status>> {
+    fn update<'a>(
+        &'a self,
+        asked: &'a RequestInfo,
+        harbour: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         self.take(asked.name);
         self.all.lock().push(harbour.clone());
         self.tell(WatchChange::Modified, &harbour);
         Box::pin(async { Ok(harbour) })
     }
 
-    fn delete<'a>(&'a self, asked: &'a Asked) -> Future<'a, Result<Value, Status>> {
+    fn delete<'a>(&'a self, asked: &'a RequestInfo) -> BoxFuture<'a, Result<Value, Status>> {
         self.take(asked.name);
         self.tell(WatchChange::Deleted, asked.old.unwrap());
         self.watchers.lock().clear();
@@ -207,8 +221,8 @@ impl Storage for Harbours {
 
     fn watch<'a>(
         &'a self,
-        _: &'a Asked,
-    ) -> Future<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
+        _: &'a RequestInfo,
+    ) -> BoxFuture<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
         let (sender, receiver) = channel(8);
         self.watchers.lock().push(sender);
         Box::pin(async { Ok(receiver) })
@@ -219,15 +233,19 @@ impl Storage for Harbours {
 struct Lighthouses;
 
 impl Storage for Lighthouses {
-    fn list<'a>(&'a self, _: &'a Asked) -> Future<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, _: &'a RequestInfo) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 }
 
 struct Horn;
 
-impl Below for Horn {
-    fn answer<'a>(&'a self, asked: &'a Asked, body: Value) -> Future<'a, Result<Value, Status>> {
+impl SubresourceHandler for Horn {
+    fn answer<'a>(
+        &'a self,
+        asked: &'a RequestInfo,
+        body: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         let feet = asked.old.unwrap()["feet"].int();
         let text = format!("{} of {feet} feet: {}", asked.name, body["text"].str());
         Box::pin(async { Ok(value!({ "text": text })) })
@@ -578,7 +596,7 @@ impl Authenticator for Porter {
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
-    ) -> Future<'a, AuthenticationResult> {
+    ) -> BoxFuture<'a, AuthenticationResult> {
         let user = User {
             name: "list".into(),
             ..User::default()
@@ -592,13 +610,13 @@ impl Authenticator for Porter {
 }
 
 impl Authorizer for Porter {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
         let may = attributes.user.name == attributes.verb;
         Box::pin(async move {
             if may {
-                Decision::Allow(Reason::default())
+                Decision::Allow(DecisionReason::default())
             } else {
-                Decision::NoOpinion(Reason::default())
+                Decision::NoOpinion(DecisionReason::default())
             }
         })
     }

@@ -1,6 +1,8 @@
 //! What a namespace demands of its pods.
 
-use mizzen_controlplane::{Admission, Level, Options, PodSecurity, Policy, Standard, Version};
+use mizzen_controlplane::{
+    Admission, NamespacePolicy, Options, PodSecurity, Standard, StandardLevel, StandardVersion,
+};
 
 use crate::rig::Rig;
 
@@ -65,13 +67,13 @@ async fn whoever_demands_more_is_told_which_pods_do_not_keep_to_it() {
 #[tokio::test]
 async fn a_configuration_says_what_counts_where_nobody_says_anything() {
     let baseline = Standard {
-        level: Level::Baseline,
-        version: Version::Latest,
+        level: StandardLevel::Baseline,
+        version: StandardVersion::Latest,
     };
     let pod_security = PodSecurity {
-        defaults: Policy {
+        defaults: NamespacePolicy {
             enforce: baseline,
-            ..Policy::default()
+            ..NamespacePolicy::default()
         },
         users: vec!["root".into()],
         ..PodSecurity::default()

@@ -531,12 +531,14 @@ impl authorization::Authorizer for Slow {
     fn authorize<'a>(
         &'a self,
         attributes: &'a authorization::Attributes<'a>,
-    ) -> mizzen_registry::Future<'a, authorization::Decision> {
+    ) -> mizzen_registry::BoxFuture<'a, authorization::Decision> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             match attributes.verb {
-                "dance" => authorization::Decision::Deny(authorization::Reason::new("not here")),
-                _ => authorization::Decision::Allow(authorization::Reason::default()),
+                "dance" => {
+                    authorization::Decision::Deny(authorization::DecisionReason::new("not here"))
+                }
+                _ => authorization::Decision::Allow(authorization::DecisionReason::default()),
             }
         })
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::seams::{Counter, VirtualClock};
-use mizzen_apiserver::{Answer, Body, Server, User};
+use mizzen_apiserver::clock::{CountingRandom, VirtualClock};
+use mizzen_apiserver::{Body, Response, Server, User};
 use mizzen_controlplane::Options;
 use mizzen_registry::Registry;
 use mizzen_registry::Store;
@@ -22,7 +22,7 @@ pub(crate) fn registry(store: Store) -> Registry {
     Registry::new(
         store,
         Arc::new(VirtualClock::starting_at(BEGIN)),
-        Arc::new(Counter::default()),
+        Arc::new(CountingRandom::default()),
     )
 }
 
@@ -56,7 +56,7 @@ impl Rig {
     /// Another server on a copy of the store.
     pub(crate) async fn restarted(&self) -> Rig {
         let clock = Arc::new(VirtualClock::starting_at(BEGIN));
-        let random = Arc::new(Counter::from(1 << 40));
+        let random = Arc::new(CountingRandom::from(1 << 40));
         let registry = Registry::new(self.server.registry().store().fork(), clock, random);
         let rig = Rig {
             server: mizzen_controlplane::server(registry, Options::default()),
@@ -156,7 +156,7 @@ impl Rig {
     }
 
     /// Sends a request; the answer's body is still to come.
-    pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Response {
         self.send_as(User::master("admin"), &[], method, path, body)
             .await
     }
@@ -168,7 +168,7 @@ impl Rig {
         method: &str,
         path: &str,
         body: &str,
-    ) -> Answer {
+    ) -> Response {
         let mut headers = HeaderMap::new();
         for (name, value) in more {
             headers.append(*name, value.parse().unwrap());

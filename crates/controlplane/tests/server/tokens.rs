@@ -5,14 +5,14 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mizzen_apiserver::authentication::{Authentication, StaticTokens};
-use mizzen_apiserver::{Answer, Options, ServiceAccountTokens, TokenSigner, issue_token};
+use mizzen_apiserver::{Options, Response, ServiceAccountTokens, TokenSigner, issue_token};
 use mizzen_value::{Value, json, value};
 
 use crate::access::Echo;
 use crate::rig::{CONFIG_MAPS, Rig};
 
 /// The response to a client without a certificate; jane's token is `swordfish`.
-async fn send(headers: &[(&str, &str)]) -> Answer {
+async fn send(headers: &[(&str, &str)]) -> Response {
     let tokens = StaticTokens::parse("swordfish,jane,1").unwrap();
     let authentication = Authentication {
         tokens,
@@ -32,7 +32,7 @@ async fn send(headers: &[(&str, &str)]) -> Answer {
         .await
 }
 
-async fn message(answer: Answer) -> String {
+async fn message(answer: Response) -> String {
     use http_body_util::BodyExt as _;
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     json::parse(&body).unwrap()["message"].str().to_owned()

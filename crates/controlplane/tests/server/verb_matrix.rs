@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use expect_test::{Expect, expect};
 use http_body::Body as _;
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
-use mizzen_apiserver::extend::{Asked, Below, Storage};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, DecisionReason};
+use mizzen_apiserver::extend::{RequestInfo, Storage, SubresourceHandler};
 use mizzen_apiserver::{Server, User};
 use mizzen_object::Status;
-use mizzen_registry::{Future, Store};
+use mizzen_registry::{BoxFuture, Store};
 use mizzen_value::{Value, json, value};
 
 use crate::rig::{Rig, registry};
@@ -551,21 +551,21 @@ type Harbour
 struct ByName;
 
 impl Authorizer for ByName {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
         let is_allowed = attributes.user.name == attributes.verb;
         let decision = if is_allowed {
             Decision::Allow
         } else {
             Decision::NoOpinion
         };
-        Box::pin(async move { decision(Reason::default()) })
+        Box::pin(async move { decision(DecisionReason::default()) })
     }
 }
 
 struct Horn(Arc<AtomicUsize>);
 
-impl Below for Horn {
-    fn answer<'a>(&'a self, _: &'a Asked, _: Value) -> Future<'a, Result<Value, Status>> {
+impl SubresourceHandler for Horn {
+    fn answer<'a>(&'a self, _: &'a RequestInfo, _: Value) -> BoxFuture<'a, Result<Value, Status>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(Value::object()) })
     }
@@ -586,21 +586,29 @@ impl Harbours {
 }
 
 impl Storage for Harbours {
-    fn list<'a>(&'a self, _: &'a Asked) -> Future<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, _: &'a RequestInfo) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async { Ok(self.all.lock().clone()) })
     }
 
-    fn create<'a>(&'a self, _: &'a Asked, harbour: Value) -> Future<'a, Result<Value, Status>> {
+    fn create<'a>(
+        &'a self,
+        _: &'a RequestInfo,
+        harbour: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         self.change("", Some(&harbour));
         Box::pin(async { Ok(harbour) })
     }
 
-    fn update<'a>(&'a self, asked: &'a Asked, harbour: Value) -> Future<'a, Result<Value, Status>> {
+    fn update<'a>(
+        &'a self,
+        asked: &'a RequestInfo,
+        harbour: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         self.change(asked.name, Some(&harbour));
         Box::pin(async { Ok(harbour) })
     }
 
-    fn delete<'a>(&'a self, asked: &'a Asked) -> Future<'a, Result<Value, Status>> {
+    fn delete<'a>(&'a self, asked: &'a RequestInfo) -> BoxFuture<'a, Result<Value, Status>> {
         self.change(asked.name, None);
         Box::pin(async { Ok(asked.old.unwrap().clone()) })
     }

@@ -12,7 +12,7 @@ use aes::cipher::{
 };
 use aes::{Aes128, Aes192, Aes256};
 use cbc::{Decryptor, Encryptor};
-use mizzen_store::SealError;
+use mizzen_store::EncryptionError;
 use mizzen_value::clock::Random;
 
 use super::{Cipher, append_random, split};
@@ -51,7 +51,12 @@ where
         + Send
         + Sync,
 {
-    fn encrypt(&self, plain: &[u8], _path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
+    fn encrypt(
+        &self,
+        plain: &[u8],
+        _path: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncryptionError> {
         let iv: [u8; BLOCK] = append_random(&*self.random, out);
         let at = out.len();
         out.extend_from_slice(plain);
@@ -62,10 +67,10 @@ where
         Ok(())
     }
 
-    fn decrypt(&self, encrypted: &[u8], _path: &[u8]) -> Result<Vec<u8>, SealError> {
+    fn decrypt(&self, encrypted: &[u8], _path: &[u8]) -> Result<Vec<u8>, EncryptionError> {
         let (iv, encrypted) = split(encrypted, BLOCK)?;
         if !encrypted.len().is_multiple_of(BLOCK) {
-            return Err(SealError(
+            return Err(EncryptionError(
                 "the stored data is not a multiple of the block size".into(),
             ));
         }
@@ -73,7 +78,7 @@ where
         let mut plain = encrypted.to_vec();
         let length = Decryptor::inner_iv_init(self.block.clone(), &iv.into())
             .decrypt_padded::<Pkcs7>(&mut plain)
-            .map_err(|_| SealError("invalid PKCS7 data (empty or not padded)".into()))?
+            .map_err(|_| EncryptionError("invalid PKCS7 data (empty or not padded)".into()))?
             .len();
         plain.truncate(length);
         Ok(plain)

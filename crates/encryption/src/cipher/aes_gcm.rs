@@ -6,7 +6,7 @@ use aes::Aes192;
 use aes_gcm::aead::consts::U12;
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, Aes256Gcm, AesGcm, KeyInit, Nonce};
-use mizzen_store::SealError;
+use mizzen_store::EncryptionError;
 use mizzen_value::clock::Random;
 
 use super::{Cipher, append_random, split};
@@ -37,7 +37,7 @@ struct Gcm<A> {
 }
 
 impl<A: Aead<NonceSize = U12> + Send + Sync> Cipher for Gcm<A> {
-    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
+    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), EncryptionError> {
         let nonce: [u8; NONCE] = append_random(&*self.random, out);
         let encrypted = self.aead.encrypt(
             &Nonce::from(nonce),
@@ -47,12 +47,13 @@ impl<A: Aead<NonceSize = U12> + Send + Sync> Cipher for Gcm<A> {
             },
         );
         out.extend(
-            encrypted.map_err(|_| SealError("the data is too large to be encrypted".into()))?,
+            encrypted
+                .map_err(|_| EncryptionError("the data is too large to be encrypted".into()))?,
         );
         Ok(())
     }
 
-    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError> {
+    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, EncryptionError> {
         let (nonce, encrypted) = split(encrypted, NONCE)?;
         let nonce: [u8; NONCE] = nonce.try_into().expect("it has the length of a nonce");
         let plain = self.aead.decrypt(
@@ -62,6 +63,6 @@ impl<A: Aead<NonceSize = U12> + Send + Sync> Cipher for Gcm<A> {
                 aad: path,
             },
         );
-        plain.map_err(|_| SealError("cipher: message authentication failed".into()))
+        plain.map_err(|_| EncryptionError("cipher: message authentication failed".into()))
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mizzen_store::SealError;
+use mizzen_store::EncryptionError;
 use mizzen_value::clock::Random;
 use ring::hkdf::{HKDF_SHA256, Prk};
 
@@ -30,9 +30,9 @@ impl Derived {
         })
     }
 
-    fn cipher(&self, info: &[u8]) -> Result<Box<dyn Cipher>, SealError> {
+    fn cipher(&self, info: &[u8]) -> Result<Box<dyn Cipher>, EncryptionError> {
         let mut key = [0; 32];
-        let failed = || SealError("failed to derive a key from the seed".into());
+        let failed = || EncryptionError("failed to derive a key from the seed".into());
         let expanded = self
             .seed
             .expand(&[info], HKDF_SHA256)
@@ -43,12 +43,12 @@ impl Derived {
 }
 
 impl Cipher for Derived {
-    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
+    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), EncryptionError> {
         let info: [u8; INFO] = append_random(&*self.random, out);
         self.cipher(&info)?.encrypt(plain, path, out)
     }
 
-    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError> {
+    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, EncryptionError> {
         let (info, encrypted) = split(encrypted, INFO)?;
         self.cipher(info)?.decrypt(encrypted, path)
     }

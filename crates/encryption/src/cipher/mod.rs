@@ -7,7 +7,7 @@ mod secretbox;
 
 use std::sync::Arc;
 
-use mizzen_store::SealError;
+use mizzen_store::EncryptionError;
 use mizzen_value::clock::Random;
 
 pub(super) use derived::{Derived, SEED};
@@ -15,10 +15,10 @@ pub(super) use derived::{Derived, SEED};
 /// A cipher with its key.
 pub(super) trait Cipher: Send + Sync {
     /// Appends `plain`, encrypted, to `out`. Ciphers with authenticated data authenticate `path`.
-    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError>;
+    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), EncryptionError>;
 
     /// Decrypts what was encrypted for `path`.
-    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError>;
+    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, EncryptionError>;
 }
 
 /// The ciphers that are configured with a key.
@@ -75,9 +75,9 @@ impl Method {
 const TOO_SHORT: &str = "the stored data was shorter than the required size";
 
 /// The first `n` bytes and the rest.
-fn split(encrypted: &[u8], n: usize) -> Result<(&[u8], &[u8]), SealError> {
+fn split(encrypted: &[u8], n: usize) -> Result<(&[u8], &[u8]), EncryptionError> {
     let parts = encrypted.split_at_checked(n);
-    parts.ok_or_else(|| SealError(TOO_SHORT.into()))
+    parts.ok_or_else(|| EncryptionError(TOO_SHORT.into()))
 }
 
 /// Appends `N` random bytes, and returns them.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crypto_secretbox::aead::{Aead, KeyInit};
 use crypto_secretbox::{Nonce, XSalsa20Poly1305};
-use mizzen_store::SealError;
+use mizzen_store::EncryptionError;
 use mizzen_value::clock::Random;
 
 use super::{Cipher, TOO_SHORT, append_random, split};
@@ -27,22 +27,29 @@ struct Secretbox {
 }
 
 impl Cipher for Secretbox {
-    fn encrypt(&self, plain: &[u8], _path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
+    fn encrypt(
+        &self,
+        plain: &[u8],
+        _path: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncryptionError> {
         let nonce: [u8; NONCE] = append_random(&*self.random, out);
         let encrypted = self.aead.encrypt(&Nonce::from(nonce), plain);
         out.extend(
-            encrypted.map_err(|_| SealError("the data is too large to be encrypted".into()))?,
+            encrypted
+                .map_err(|_| EncryptionError("the data is too large to be encrypted".into()))?,
         );
         Ok(())
     }
 
-    fn decrypt(&self, encrypted: &[u8], _path: &[u8]) -> Result<Vec<u8>, SealError> {
+    fn decrypt(&self, encrypted: &[u8], _path: &[u8]) -> Result<Vec<u8>, EncryptionError> {
         let (nonce, encrypted) = split(encrypted, NONCE)?;
         if encrypted.len() < TAG {
-            return Err(SealError(TOO_SHORT.into()));
+            return Err(EncryptionError(TOO_SHORT.into()));
         }
         let plain = self.aead.decrypt(Nonce::from_slice(nonce), encrypted);
         // Kubernetes: the message for a wrong key (encrypt/secretbox/secretbox.go).
-        plain.map_err(|_| SealError("output array was not large enough for encryption".into()))
+        plain
+            .map_err(|_| EncryptionError("output array was not large enough for encryption".into()))
     }
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use mizzen_apiserver::seams::SystemRandom;
+use mizzen_apiserver::clock::SystemRandom;
 
 use super::*;
 

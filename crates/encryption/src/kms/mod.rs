@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_store::{Mark, SealError, Sealed};
+use mizzen_store::{EncryptedContent, EncryptionError, KeyMark};
 use mizzen_value::time::from_unix;
 use tokio::time::Instant;
 
@@ -60,7 +60,7 @@ struct KmsState {
     source: DekSource,
     uses: Arc<KeyUses>,
     cipher: Arc<Derived>,
-    mark: Mark,
+    mark: KeyMark,
     /// It encrypts until then.
     expires: Instant,
 }
@@ -99,15 +99,19 @@ impl Kms {
     }
 
     /// The mark of records that are written now.
-    pub(super) fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> KeyMark {
         self.state().map_or(Marks::UNKNOWN, |state| state.mark)
     }
 
     /// Encrypts with the current seed, including the prefix. Does not call the plug-in.
-    pub(super) fn encrypt(&self, path: &[u8], plain: &[u8]) -> Result<Sealed, SealError> {
+    pub(super) fn encrypt(
+        &self,
+        path: &[u8],
+        plain: &[u8],
+    ) -> Result<EncryptedContent, EncryptionError> {
         let state = self
             .state()
-            .ok_or_else(|| SealError("got unexpected nil transformer".into()))?;
+            .ok_or_else(|| EncryptionError("got unexpected nil transformer".into()))?;
         self.check_expiry(&state)?;
         let mut data = Vec::with_capacity(plain.len() + 128);
         state.cipher.encrypt(plain, path, &mut data)?;
@@ -120,7 +124,7 @@ impl Kms {
         .encode(&mut bytes);
         let now = self.context.clock.now().0;
         state.uses.record(TransformationType::ToStorage, now);
-        Ok(Sealed {
+        Ok(EncryptedContent {
             bytes: bytes.into(),
             mark: state.mark,
         })
@@ -132,8 +136,8 @@ impl Kms {
         &self,
         path: &[u8],
         encrypted: &[u8],
-    ) -> Result<(Vec<u8>, Mark), SealError> {
-        let Envelope { data, source } = Envelope::decode(encrypted).map_err(SealError)?;
+    ) -> Result<(Vec<u8>, KeyMark), EncryptionError> {
+        let Envelope { data, source } = Envelope::decode(encrypted).map_err(EncryptionError)?;
         let cached = self.cache.lock().get(&source).cloned();
         let (cipher, uses) = match cached {
             Some(cached) => cached,
@@ -147,13 +151,13 @@ impl Kms {
     }
 
     /// Lets the plug-in decrypt a seed or key, and caches it.
-    async fn decrypt_dek(&self, source: &DekSource) -> Result<CachedDek, SealError> {
+    async fn decrypt_dek(&self, source: &DekSource) -> Result<CachedDek, EncryptionError> {
         let key = self.service.decrypt(source, self.context.uuid()).await;
         let key =
-            key.map_err(|error| SealError(format!("failed to decrypt DEK, error: {error}")))?;
+            key.map_err(|error| EncryptionError(format!("failed to decrypt DEK, error: {error}")))?;
         let cipher = source
             .cipher(&key, &self.context.random)
-            .map_err(SealError)?;
+            .map_err(EncryptionError)?;
         let uses = self.metrics.key(&source.key_id);
         self.cache_dek(source.clone(), (cipher.clone(), uses.clone()));
         Ok((cipher, uses))
@@ -174,7 +178,7 @@ impl Kms {
     }
 
     /// The mark of a seed: all seeds under one key of the plug-in have the same.
-    fn mark_for(&self, source: &DekSource) -> Mark {
+    fn mark_for(&self, source: &DekSource) -> KeyMark {
         self.context.marks.assign(&[
             self.prefix.as_bytes(),
             &[source.kind],
@@ -182,7 +186,7 @@ impl Kms {
         ])
     }
 
-    fn check_expiry(&self, state: &KmsState) -> Result<(), SealError> {
+    fn check_expiry(&self, state: &KmsState) -> Result<(), EncryptionError> {
         let now = Instant::now();
         if now <= state.expires {
             return Ok(());
@@ -191,7 +195,7 @@ impl Kms {
         let late = i64::try_from((now - state.expires).as_secs()).unwrap_or_default();
         let hash = service::key_id_hash(&state.source.key_id);
         let (then, now) = (from_unix(seconds - late), from_unix(seconds));
-        Err(SealError(format!(
+        Err(EncryptionError(format!(
             "encryptedDEKSource with keyID hash \"{hash}\" expired at {then} (current time is {now})"
         )))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mizzen_object::in_one;
+use mizzen_object::aggregate;
 use tokio::time::{Instant, sleep};
 
 use super::object::check_key_id;
@@ -104,7 +104,7 @@ impl Kms {
                 problems.push(format!("got invalid KMSv2 KeyID hash \"{hash}\": {error}"));
             }
         }
-        match in_one(problems) {
+        match aggregate(problems) {
             None => Ok(()),
             Some(problems) => Err(format!(
                 "kmsv2 Provider {name} is not healthy, error: {problems}"

@@ -1,7 +1,7 @@
 //! ControllerRevisions: immutable snapshots of a controller's template.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::{Value, json};
 
 use crate::Behaviour;
@@ -12,7 +12,7 @@ pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<ControllerRevisionStrate
 pub(super) struct ControllerRevisionStrategy;
 
 impl KindStrategy for ControllerRevisionStrategy {
-    fn validate(new: &Value, old: Option<&Value>, _: &Context, violations: &mut Violations) {
+    fn validate(new: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         field::non_negative(new["revision"].int(), &Path::new("revision"), violations);
         let (data, path) = (&new["data"], Path::new("data"));
         match (old, data) {

@@ -1,7 +1,7 @@
 //! DaemonSets.
 
 use mizzen_object::validate::selector;
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::workload::{
@@ -38,7 +38,7 @@ impl KindStrategy for DaemonSetStrategy {
         }
     }
 
-    fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(new: &mut Value, old: Option<&Value>, context: &HookContext) {
         let generation = |set: &Value| {
             set["metadata"]["annotations"][GENERATION]
                 .str()
@@ -61,7 +61,12 @@ impl KindStrategy for DaemonSetStrategy {
             .set(GENERATION, generation.to_string());
     }
 
-    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         if let (Action::Status, Some(old)) = (context.action, old) {
             const COUNTS: [&str; 9] = [
                 "currentNumberScheduled",
@@ -131,7 +136,7 @@ impl KindStrategy for DaemonSetStrategy {
     }
 
     /// Warns only when the template changes.
-    fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(new: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         let is_same = old.is_some_and(|old| old["spec"]["template"] == new["spec"]["template"]);
         if is_same || context.action == Action::Status {
             Vec::new()

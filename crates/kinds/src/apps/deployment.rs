@@ -1,7 +1,7 @@
 //! Deployments.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::workload::{
@@ -54,7 +54,7 @@ impl KindStrategy for DeploymentStrategy {
         Ok(())
     }
 
-    fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(new: &mut Value, old: Option<&Value>, context: &HookContext) {
         if context.action != Action::Status {
             return drop_disabled(new, old);
         }
@@ -64,7 +64,12 @@ impl KindStrategy for DeploymentStrategy {
         }
     }
 
-    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         if let (Action::Status, Some(old)) = (context.action, old) {
             return validate_status(new, old, violations);
         }
@@ -139,7 +144,7 @@ impl KindStrategy for DeploymentStrategy {
         }
     }
 
-    fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(new: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         let is_annotated =
             old.is_some_and(|old| old["metadata"]["annotations"] != new["metadata"]["annotations"]);
         let mut warnings = name_warning(new, old);

@@ -1,6 +1,6 @@
 //! ReplicaSets.
 
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Str, Value};
 
 use super::workload::{
@@ -22,13 +22,18 @@ impl KindStrategy for ReplicaSetStrategy {
         pod::default_template(spec.entry("template"));
     }
 
-    fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(new: &mut Value, old: Option<&Value>, context: &HookContext) {
         if context.action != Action::Status {
             drop_disabled(new, old);
         }
     }
 
-    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         if context.action == Action::Status {
             let status = &new["status"];
 
@@ -77,7 +82,7 @@ impl KindStrategy for ReplicaSetStrategy {
         }
     }
 
-    fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(new: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         let mut warnings = name_warning(new, old);
         if context.action != Action::Status {
             warnings.extend(changed_template_warnings(new, old));

@@ -1,7 +1,7 @@
 //! StatefulSets.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use super::workload::{
@@ -64,7 +64,7 @@ impl KindStrategy for StatefulSetStrategy {
         pod::default_template(spec.entry("template"));
     }
 
-    fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(new: &mut Value, old: Option<&Value>, context: &HookContext) {
         if context.action == Action::Status {
             return;
         }
@@ -79,7 +79,12 @@ impl KindStrategy for StatefulSetStrategy {
         drop_disabled(new, old);
     }
 
-    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         if let (Action::Status, Some(old)) = (context.action, old) {
             const COUNTS: [&str; 7] = [
                 "replicas",
@@ -125,7 +130,7 @@ impl KindStrategy for StatefulSetStrategy {
         }
     }
 
-    fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(new: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action == Action::Status {
             return Vec::new();
         }

@@ -1,7 +1,7 @@
 //! CronJobs.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::{job, job_spec, schedule};
@@ -24,14 +24,19 @@ impl KindStrategy for CronJobStrategy {
         job::default_spec(spec.entry("jobTemplate").entry("spec"));
     }
 
-    fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(new: &mut Value, old: Option<&Value>, context: &HookContext) {
         if context.action != Action::Status {
             let spec = new.entry("spec").entry("jobTemplate").entry("spec");
             pod::drop_disabled(spec.entry("template"), old.map(template));
         }
     }
 
-    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         if context.action == Action::Status {
             return;
         }
@@ -97,7 +102,7 @@ impl KindStrategy for CronJobStrategy {
         }
     }
 
-    fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(new: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action == Action::Status {
             return Vec::new();
         }

@@ -1,7 +1,7 @@
 //! Jobs.
 
 use mizzen_object::validate::{meta, names, selector};
-use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Path, Violations};
 use mizzen_value::{Str, Value};
 
 use super::{job_spec, job_status};
@@ -45,7 +45,7 @@ impl KindStrategy for JobStrategy {
         default_spec(spec);
     }
 
-    fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(new: &mut Value, old: Option<&Value>, context: &HookContext) {
         if context.action == Action::Status {
             // Kubernetes: labels are a default, which whatever is read from the storage has.
             if inherits_labels(new) {
@@ -94,7 +94,12 @@ impl KindStrategy for JobStrategy {
         })
     }
 
-    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         if let (Action::Status, Some(old)) = (context.action, old) {
             return job_status::validate(new, old, violations);
         }
@@ -170,7 +175,7 @@ impl KindStrategy for JobStrategy {
         }
     }
 
-    fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(new: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action == Action::Status || old.is_some_and(|old| old["spec"] == new["spec"]) {
             return Vec::new();
         }

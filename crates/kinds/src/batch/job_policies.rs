@@ -1,7 +1,7 @@
 //! Validation of a Job's pod failure, success and pod replacement policies.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Path, Reason, Violations};
+use mizzen_object::{Path, ViolationReason, Violations};
 use mizzen_value::Value;
 
 use super::indexes;
@@ -100,7 +100,11 @@ fn validate_failure_rule(rule: &Value, spec: &Value, path: &Path, violations: &m
         (true, true) => "specifying one of OnExitCodes and OnPodConditions is required",
         _ => return,
     };
-    violations.push(Reason::Invalid, path, format!("Invalid value: {detail}"));
+    violations.push(
+        ViolationReason::Invalid,
+        path,
+        format!("Invalid value: {detail}"),
+    );
 }
 
 /// Words as Go prints a list of them.

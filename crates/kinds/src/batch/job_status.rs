@@ -4,7 +4,7 @@
 //! the fields agree with each other. Only changed fields are validated.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Path, Reason, Violations, condition};
+use mizzen_object::{Path, ViolationReason, Violations, condition};
 use mizzen_value::Value;
 
 use super::indexes;
@@ -73,8 +73,11 @@ impl<'a> JobStatusValidator<'a> {
     fn refuse(&mut self, when: bool, detail: &str) {
         if when {
             let path = self.path.child("conditions");
-            self.violations
-                .push(Reason::Invalid, path, format!("Invalid value: {detail}"));
+            self.violations.push(
+                ViolationReason::Invalid,
+                path,
+                format!("Invalid value: {detail}"),
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! Bindings: assign a pod to a node.
 
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -14,7 +14,7 @@ impl KindStrategy for BindingStrategy {
     fn validate(
         binding: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let path = Path::new("target");

@@ -1,6 +1,6 @@
 //! Test support: runs one object through a kind's hooks.
 
-use mizzen_object::{Action, Context, Violations};
+use mizzen_object::{Action, HookContext, Violations};
 use mizzen_value::{Value, json};
 
 use crate::Behaviour;
@@ -99,8 +99,8 @@ impl Check {
     }
 }
 
-fn context(action: Action) -> Context<'static> {
-    Context {
+fn context(action: Action) -> HookContext<'static> {
+    HookContext {
         action,
         now: "2026-01-01T00:00:00Z",
         user: "tester",

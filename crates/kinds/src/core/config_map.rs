@@ -1,7 +1,7 @@
 //! ConfigMaps: `data` and `binaryData` share one set of keys.
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Path, Violations};
 use mizzen_value::Value;
 
 use super::bytes;
@@ -16,7 +16,12 @@ pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<ConfigMapStrategy>();
 pub(super) struct ConfigMapStrategy;
 
 impl KindStrategy for ConfigMapStrategy {
-    fn validate(map: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        map: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         if let (Action::Update, Some(old)) = (context.action, old) {
             unchanged_when_immutable(map, old, &["data", "binaryData"], violations);
             meta::native_object_meta(&map["metadata"], true, NameRule::Subdomain, violations);

@@ -1,7 +1,7 @@
 //! Endpoints: addresses behind a service, and the ports that they share.
 
 use mizzen_object::validate::{field, ip, meta, names};
-use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Path, Violations};
 use mizzen_value::Value;
 
 use super::fields::{dns_label, dns_subdomain, endpoint_ip, protocol, qualified_name};
@@ -26,7 +26,7 @@ impl KindStrategy for EndpointsStrategy {
     fn validate(
         endpoints: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Update {
@@ -47,7 +47,7 @@ impl KindStrategy for EndpointsStrategy {
         }
     }
 
-    fn warnings(endpoints: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(endpoints: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         if endpoints["metadata"]["labels"][MANAGED_BY].str() == CONTROLLER {
             return Vec::new();
         }

@@ -1,6 +1,6 @@
 //! Events of the core group.
 
-use mizzen_object::{Context, Violations};
+use mizzen_object::{HookContext, Violations};
 use mizzen_value::{Str, Value};
 
 use crate::Behaviour;
@@ -15,7 +15,7 @@ impl KindStrategy for EventStrategy {
     fn validate(
         event: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_any(event, "reportingComponent", violations);

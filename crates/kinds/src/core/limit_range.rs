@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mizzen_object::validate::{field, names, repeats};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
@@ -39,7 +39,7 @@ impl KindStrategy for LimitRangeStrategy {
     fn validate(
         range: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let path = Path::new("spec");
@@ -128,7 +128,7 @@ struct LimitBounds {
 
 impl LimitBounds {
     fn of(item: &Value, resource: &str) -> LimitBounds {
-        let amount = |list: &str| item[list][resource].as_str().map(Quantity::of);
+        let amount = |list: &str| item[list][resource].as_str().map(Quantity::parse_or_zero);
         let has_defaults = item["type"].str() != "Pod";
         LimitBounds {
             min: amount("min"),
@@ -197,7 +197,7 @@ impl LimitBounds {
         let Some(ratio) = self.ratio else { return };
         let path = path.child("maxLimitRequestRatio");
         let path = path.key(resource);
-        if ratio < Quantity::of("1") {
+        if ratio < Quantity::parse_or_zero("1") {
             violations.invalid(
                 path,
                 ratio.to_string(),

@@ -1,7 +1,7 @@
 //! Namespaces: name label, finalizers and phase.
 
 use mizzen_object::validate::{meta, names};
-use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
@@ -23,7 +23,7 @@ impl KindStrategy for NamespaceStrategy {
         namespace.entry("status").set_default("phase", "Active");
     }
 
-    fn prepare(namespace: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(namespace: &mut Value, old: Option<&Value>, context: &HookContext) {
         match context.action {
             Action::Create => {
                 namespace.set("status", value!({"phase": "Active"}));
@@ -52,7 +52,7 @@ impl KindStrategy for NamespaceStrategy {
     fn validate(
         namespace: &Value,
         _old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Status {

@@ -1,7 +1,7 @@
 //! Nodes: taints, pod CIDRs, addresses and reported status.
 
 use mizzen_object::validate::{field, ip, meta, names, repeats};
-use mizzen_object::{Action, Context, Path, Reason, Violations, show};
+use mizzen_object::{Action, HookContext, Path, ViolationReason, Violations, show};
 use mizzen_value::{Str, Value, json, value};
 
 use super::resources;
@@ -33,7 +33,7 @@ impl KindStrategy for NodeStrategy {
         resources::round(status.get_mut("allocatable"));
     }
 
-    fn prepare(node: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(node: &mut Value, old: Option<&Value>, context: &HookContext) {
         match context.action {
             Action::Create => {
                 remove(node, "spec", "configSource");
@@ -49,7 +49,12 @@ impl KindStrategy for NodeStrategy {
         }
     }
 
-    fn validate(node: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        node: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         if context.action != Action::Status {
             let metadata = Path::new("metadata");
             annotations(
@@ -90,7 +95,7 @@ impl KindStrategy for NodeStrategy {
                 let blocks: Vec<_> = cidrs
                     .list()
                     .iter()
-                    .map_while(|cidr| ip::Block::parse_sloppy(cidr.str()))
+                    .map_while(|cidr| ip::Cidr::parse_sloppy(cidr.str()))
                     .collect();
                 if let Some(cidr) = cidrs.list().get(blocks.len()) {
                     let message = format!(
@@ -99,7 +104,7 @@ impl KindStrategy for NodeStrategy {
                         blocks.len(),
                         cidr.str()
                     );
-                    violations.push(Reason::Internal, path, message);
+                    violations.push(ViolationReason::Internal, path, message);
                 }
                 let n_ipv4 = blocks.iter().filter(|block| block.ip.is_ipv4()).count();
                 if cidrs.list().len() != 2 || blocks.len() != 2 || n_ipv4 != 1 {
@@ -116,7 +121,7 @@ impl KindStrategy for NodeStrategy {
         }
     }
 
-    fn warnings(node: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(node: &Value, _old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action == Action::Status {
             return Vec::new();
         }
@@ -214,7 +219,7 @@ fn taints(taints: &Value, path: &Path, violations: &mut Violations) {
             let shown = show(&field::go_struct(taint, &fields));
             let message =
                 format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
-            violations.push(Reason::Duplicate, path, message);
+            violations.push(ViolationReason::Duplicate, path, message);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! PersistentVolumeClaims: defaults, data sources, and which fields may change.
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Path, Violations};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value, value};
 
@@ -24,7 +24,7 @@ impl KindStrategy for PersistentVolumeClaimStrategy {
         }
     }
 
-    fn prepare(claim: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(claim: &mut Value, old: Option<&Value>, context: &HookContext) {
         match context.action {
             Action::Status => return,
             Action::Create => claim.set("status", value!({"phase": "Pending"})),
@@ -63,7 +63,7 @@ impl KindStrategy for PersistentVolumeClaimStrategy {
     fn validate(
         claim: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Status {
@@ -143,7 +143,7 @@ impl KindStrategy for PersistentVolumeClaimStrategy {
         }
     }
 
-    fn warnings(claim: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(claim: &Value, _old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action == Action::Status {
             return Vec::new();
         }
@@ -197,11 +197,11 @@ fn class_moved_from_annotation(claim: &Value, old: &Value) -> bool {
 }
 
 fn amount(text: &Value) -> Option<Quantity> {
-    text.as_str().map(Quantity::of)
+    text.as_str().map(Quantity::parse_or_zero)
 }
 
 fn size(claim: &Value, old: &Value, violations: &mut Violations) {
-    let size = |amounts: &Value| Quantity::of(amounts["storage"].str());
+    let size = |amounts: &Value| Quantity::parse_or_zero(amounts["storage"].str());
     let new_size = size(&claim["spec"]["resources"]["requests"]);
     let shrinks = new_size < size(&old["spec"]["resources"]["requests"]);
     if shrinks && new_size <= size(&old["status"]["capacity"]) {

@@ -1,6 +1,6 @@
 //! PodTemplates.
 
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::{Behaviour, pod};
@@ -15,14 +15,14 @@ impl KindStrategy for PodTemplateStrategy {
         pod::default_template(template.entry("template"));
     }
 
-    fn prepare(template: &mut Value, old: Option<&Value>, _context: &Context) {
+    fn prepare(template: &mut Value, old: Option<&Value>, _context: &HookContext) {
         pod::drop_disabled(template.entry("template"), old.map(|old| &old["template"]));
     }
 
     fn validate(
         template: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let old = old.map(|old| &old["template"]);
@@ -34,7 +34,7 @@ impl KindStrategy for PodTemplateStrategy {
         );
     }
 
-    fn warnings(template: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(template: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         let generation = |template: &Value| template["metadata"]["generation"].int();
         if context.action == Action::Update
             && old.is_some_and(|old| generation(old) == generation(template))

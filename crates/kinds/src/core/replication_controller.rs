@@ -1,7 +1,7 @@
 //! ReplicationControllers.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Str, Value};
 
 use crate::{Behaviour, pod};
@@ -31,7 +31,7 @@ impl KindStrategy for ReplicationControllerStrategy {
         }
     }
 
-    fn prepare(controller: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(controller: &mut Value, old: Option<&Value>, context: &HookContext) {
         let has_template = !controller["spec"]["template"].is_null();
         if context.action != Action::Status && has_template {
             let old = old.map(|old| &old["spec"]["template"]);
@@ -42,7 +42,7 @@ impl KindStrategy for ReplicationControllerStrategy {
     fn validate(
         controller: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Status {
@@ -71,7 +71,7 @@ impl KindStrategy for ReplicationControllerStrategy {
                 if !name.contains("selector") {
                     let shown = mizzen_object::show(value);
                     let message = format!("Not found: {shown}: unknown non-convertible field");
-                    violations.push(mizzen_object::Reason::NotFound, name, message);
+                    violations.push(mizzen_object::ViolationReason::NotFound, name, message);
                 } else if *selector != old["spec"]["selector"] {
                     let path = Path::new("spec");
                     violations.invalid(
@@ -85,7 +85,7 @@ impl KindStrategy for ReplicationControllerStrategy {
     }
 
     /// Kubernetes: on update the warnings are about the old template.
-    fn warnings(controller: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(controller: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         let path = Path::new("spec");
         let path = path.child("template");
         let generation = |controller: &Value| controller["metadata"]["generation"].int();

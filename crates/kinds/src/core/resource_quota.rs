@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mizzen_object::validate::field::{self, go_struct};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
@@ -25,7 +25,7 @@ impl KindStrategy for ResourceQuotaStrategy {
     fn validate(
         quota: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         let status = Path::new("status");
@@ -73,7 +73,7 @@ impl KindStrategy for ResourceQuotaStrategy {
         }
     }
 
-    fn warnings(quota: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(quota: &Value, _old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action != Action::Create {
             return Vec::new();
         }
@@ -89,7 +89,7 @@ impl KindStrategy for ResourceQuotaStrategy {
                     _ => &requests,
                 };
                 let limit_name = format!("limits.{resource}");
-                let amount = |name: &str| hard[name].as_str().map(Quantity::of);
+                let amount = |name: &str| hard[name].as_str().map(Quantity::parse_or_zero);
                 let (request, limit) = (amount(request_name)?, amount(&limit_name)?);
                 (request > limit).then(|| {
         format!(

@@ -75,7 +75,7 @@ pub(crate) fn quota_name(resource: &str, path: &Path, violations: &mut Violation
 
 /// An amount of a resource: not below zero, and whole if the resource is counted.
 pub(crate) fn amount(resource: &str, amount: &Value, path: &Path, violations: &mut Violations) {
-    let quantity = Quantity::of(amount.str());
+    let quantity = Quantity::parse_or_zero(amount.str());
     if quantity.is_negative() {
         violations.invalid(path, amount.str(), "must be greater than or equal to 0");
     }
@@ -87,7 +87,7 @@ pub(crate) fn amount(resource: &str, amount: &Value, path: &Path, violations: &m
 
 /// An amount that is reported: not below zero.
 pub(crate) fn reported(amount: &Value, path: &Path, violations: &mut Violations) -> bool {
-    let value = Quantity::of(amount.str()).value();
+    let value = Quantity::parse_or_zero(amount.str()).value();
     if value < 0 {
         violations.invalid(path, value, "must be a valid resource quantity");
     }

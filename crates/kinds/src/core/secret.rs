@@ -1,7 +1,7 @@
 //! Secrets: required keys per type, and `stringData`.
 
 use mizzen_object::validate::{field, meta};
-use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Path, Violations};
 use mizzen_value::{Value, json};
 
 use super::config_map::{MAX_SIZE, keys, size, unchanged_when_immutable};
@@ -28,7 +28,7 @@ impl KindStrategy for SecretStrategy {
     fn validate(
         secret: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if let (Action::Update, Some(old)) = (context.action, old) {
@@ -80,7 +80,7 @@ impl KindStrategy for SecretStrategy {
         }
     }
 
-    fn warnings(secret: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(secret: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         if secret["type"].str() != "kubernetes.io/tls" {
             return Vec::new();
         }

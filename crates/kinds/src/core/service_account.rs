@@ -1,7 +1,7 @@
 //! ServiceAccounts.
 
 use mizzen_object::validate::meta;
-use mizzen_object::{Action, Context, NameRule, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
@@ -12,7 +12,7 @@ pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<ServiceAccountStrategy>(
 pub(super) struct ServiceAccountStrategy;
 
 impl KindStrategy for ServiceAccountStrategy {
-    fn prepare(account: &mut Value, _old: Option<&Value>, _context: &Context) {
+    fn prepare(account: &mut Value, _old: Option<&Value>, _context: &HookContext) {
         for secret in account.entry("secrets").list_mut() {
             *secret = value!({"name": (secret["name"].clone())});
         }
@@ -21,7 +21,7 @@ impl KindStrategy for ServiceAccountStrategy {
     fn validate(
         account: &Value,
         _old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Update {
@@ -29,7 +29,7 @@ impl KindStrategy for ServiceAccountStrategy {
         }
     }
 
-    fn warnings(account: &Value, old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(account: &Value, old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         let has = |account: &Value| {
             account["metadata"]["annotations"]
                 .get(ENFORCE_MOUNTABLE)

@@ -1,7 +1,7 @@
 //! apiregistration.k8s.io: APIServices.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
@@ -25,7 +25,7 @@ impl KindStrategy for ApiServiceStrategy {
     }
 
     /// What this server serves itself is always available.
-    fn prepare(service: &mut Value, _old: Option<&Value>, context: &Context) {
+    fn prepare(service: &mut Value, _old: Option<&Value>, context: &HookContext) {
         if context.action == Action::Create && service["spec"]["service"].is_null() {
             let condition = value!({
                 "type": "Available",
@@ -41,7 +41,7 @@ impl KindStrategy for ApiServiceStrategy {
     fn validate(
         service: &Value,
         _old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Status {

@@ -1,6 +1,6 @@
 //! authentication.k8s.io: TokenRequests.
 
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -23,7 +23,7 @@ impl KindStrategy for TokenRequestStrategy {
     fn validate(
         request: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let spec = Path::new("spec");

@@ -1,7 +1,7 @@
 //! authorization.k8s.io: access reviews.
 
 use mizzen_object::validate::selector::{self, SelectorOptions};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -40,7 +40,7 @@ impl KindStrategy for SelfSubjectAccessReviewStrategy {
     fn validate(
         review: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_spec(&review["spec"], false, violations);
@@ -61,7 +61,7 @@ fn rename_groups(review: &mut Value, from: &str, to: &str) {
 fn validate_local(
     review: &Value,
     _old: Option<&Value>,
-    _context: &Context,
+    _context: &HookContext,
     violations: &mut Violations,
 ) {
     let (spec, metadata) = (&review["spec"], &review["metadata"]);

@@ -1,7 +1,7 @@
 //! coordination.k8s.io: Leases.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -18,7 +18,7 @@ pub(super) struct LeaseStrategy;
 
 impl KindStrategy for LeaseStrategy {
     /// Kubernetes: coordinated leader election is off by default, so its fields are dropped unless already in use.
-    fn prepare(lease: &mut Value, old: Option<&Value>, _context: &Context) {
+    fn prepare(lease: &mut Value, old: Option<&Value>, _context: &HookContext) {
         for field in ["strategy", "preferredHolder"] {
             if old.is_none_or(|old| old["spec"][field].is_null()) {
                 lease.entry("spec").remove(field);
@@ -29,7 +29,7 @@ impl KindStrategy for LeaseStrategy {
     fn validate(
         lease: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&lease["spec"], Path::new("spec"));

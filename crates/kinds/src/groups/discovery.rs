@@ -1,7 +1,7 @@
 //! discovery.k8s.io: EndpointSlices.
 
 use mizzen_object::validate::{field, ip, names, repeats};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -21,7 +21,7 @@ impl KindStrategy for EndpointSliceStrategy {
     }
 
     /// Kubernetes: the topology of v1beta1 stays only in endpoints that do not change.
-    fn prepare(slice: &mut Value, old: Option<&Value>, _context: &Context) {
+    fn prepare(slice: &mut Value, old: Option<&Value>, _context: &HookContext) {
         if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
             return;
         }
@@ -37,7 +37,7 @@ impl KindStrategy for EndpointSliceStrategy {
     fn validate(
         slice: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (address_type, path) = (slice["addressType"].str(), Path::new("addressType"));
@@ -94,7 +94,7 @@ impl KindStrategy for EndpointSliceStrategy {
         }
     }
 
-    fn warnings(slice: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(slice: &Value, _old: Option<&Value>, context: &HookContext) -> Vec<String> {
         let mut warnings = Vec::new();
         if context.action == Action::Create && slice["addressType"].str() == "FQDN" {
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_string());

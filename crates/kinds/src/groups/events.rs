@@ -4,7 +4,7 @@
 //! validating see that form.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::{Str, Value};
 
 use crate::Behaviour;
@@ -21,7 +21,7 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
         fn validate(
             event: &Value,
             old: Option<&Value>,
-            _context: &Context,
+            _context: &HookContext,
             violations: &mut Violations,
         ) {
             validate(event, old, _context, violations)
@@ -79,7 +79,12 @@ fn rename(event: &mut Value, from: &str, to: &str) {
     }
 }
 
-fn validate(event: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+fn validate(
+    event: &Value,
+    old: Option<&Value>,
+    _context: &HookContext,
+    violations: &mut Violations,
+) {
     validate_any(event, "reportingController", violations);
     match old {
         Some(old) => {

@@ -1,7 +1,7 @@
 //! node.k8s.io: RuntimeClasses.
 
 use mizzen_object::validate::{field, meta, names, repeats};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -22,7 +22,7 @@ impl KindStrategy for RuntimeClassStrategy {
     fn validate(
         class: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let handler = Path::new("handler");
@@ -60,7 +60,7 @@ impl KindStrategy for RuntimeClassStrategy {
         }
     }
 
-    fn warnings(class: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(class: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         let labels = class["scheduling"]["nodeSelector"].entries();
         let messages = labels.filter_map(|(key, _)| crate::pod::old_node_label(key));
         messages

@@ -1,7 +1,7 @@
 //! policy: PodDisruptionBudgets.
 
 use mizzen_object::validate::{condition, field};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
@@ -23,7 +23,7 @@ impl KindStrategy for DisruptionBudgetV1beta1Strategy {
     fn validate(
         budget: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         match context.action {
@@ -73,7 +73,7 @@ impl KindStrategy for DisruptionBudgetStrategy {
     fn validate(
         budget: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_budget(budget, old, context, violations)
@@ -101,7 +101,7 @@ fn strip_key(selector: &mut Value) {
 fn validate_budget(
     budget: &Value,
     old: Option<&Value>,
-    context: &Context,
+    context: &HookContext,
     violations: &mut Violations,
 ) {
     match context.action {

@@ -1,7 +1,7 @@
 //! rbac.authorization.k8s.io: roles and role bindings.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -26,7 +26,7 @@ impl KindStrategy for RoleStrategy {
     fn validate(
         role: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_rules(role, true, violations);
@@ -39,7 +39,7 @@ impl KindStrategy for ClusterRoleStrategy {
     fn validate(
         role: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_rules(role, false, violations);
@@ -82,7 +82,7 @@ impl KindStrategy for RoleBindingStrategy {
     fn validate(
         binding: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_any_binding(binding, old, &["Role", "ClusterRole"], violations);
@@ -99,7 +99,7 @@ impl KindStrategy for ClusterRoleBindingStrategy {
     fn validate(
         binding: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_any_binding(binding, old, &["ClusterRole"], violations);

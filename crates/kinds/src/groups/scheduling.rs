@@ -1,7 +1,7 @@
 //! scheduling.k8s.io: PriorityClasses.
 
 use mizzen_object::validate::field;
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -33,7 +33,7 @@ impl KindStrategy for PriorityClassStrategy {
     fn validate(
         class: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         match old {

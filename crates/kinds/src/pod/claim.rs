@@ -72,7 +72,7 @@ pub(crate) fn validate_claim_spec(spec: &Value, path: &Path, violations: &mut Vi
     let place = place.key("storage");
     if size.is_null() {
         violations.required(place, "");
-    } else if Quantity::of(size.str()) <= Quantity::default() {
+    } else if Quantity::parse_or_zero(size.str()) <= Quantity::default() {
         violations.invalid(place, size.clone(), "must be greater than zero");
     }
     validate_class(spec, "storageClassName", path, violations);
@@ -144,9 +144,9 @@ pub(crate) fn claim_spec_warnings(spec: &Value, path: &Path) -> Vec<String> {
         let path = path.child("resources");
         let path = path.child(list);
         let path = path.key("storage");
-        (!amount.is_empty() && Quantity::of(amount).milli_value() % 1000 != 0).then(|| {
-            format!("{path}: fractional byte value \"{amount}\" is invalid, must be an integer")
-        })
+        (!amount.is_empty() && Quantity::parse_or_zero(amount).milli_value() % 1000 != 0).then(
+            || format!("{path}: fractional byte value \"{amount}\" is invalid, must be an integer"),
+        )
     };
     ["requests", "limits"]
         .into_iter()

@@ -216,7 +216,7 @@ pub(crate) fn round(amounts: Option<&mut Value>) {
         return;
     };
     for amount in amounts.values_mut() {
-        if let Some(rounded) = Quantity::of(amount.str()).rounded_to_milli() {
+        if let Some(rounded) = Quantity::parse_or_zero(amount.str()).rounded_to_milli() {
             *amount = rounded.to_string().into();
         }
     }

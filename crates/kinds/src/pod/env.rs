@@ -187,7 +187,7 @@ pub(super) fn validate_resource(
     const BYTES: [&str; 13] = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
     ];
-    if Quantity::of(divisor).is_zero() {
+    if Quantity::parse_or_zero(divisor).is_zero() {
         return;
     }
     let (word, allowed, list) = match resource {

@@ -38,7 +38,7 @@ mod warnings;
 mod windows;
 
 use mizzen_object::validate::meta;
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Str, Value};
 
 use crate::Behaviour;
@@ -79,7 +79,12 @@ pub(crate) const BEHAVIOUR: Behaviour = Behaviour {
 pub(super) struct PodStrategy;
 
 impl KindStrategy for PodStrategy {
-    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
         let options = Options {
             is_pod: true,
             ..Options::of(old)

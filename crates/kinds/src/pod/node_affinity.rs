@@ -63,7 +63,7 @@ impl NodeSelectorTerm {
     pub fn new(term: &Value) -> NodeSelectorTerm {
         let (labels, fields) = (term["matchExpressions"].list(), term["matchFields"].list());
         let requirements = || {
-            let labels: Option<Vec<_>> = labels.iter().map(Requirement::of).collect();
+            let labels: Option<Vec<_>> = labels.iter().map(Requirement::from_value).collect();
             let fields: Option<Vec<_>> = fields.iter().map(FieldRequirement::new).collect();
             Some(Requirements {
                 labels: LabelSelector {

@@ -371,7 +371,7 @@ mod tests {
             "cpu",
             Amounts::from([(
                 "cpu".to_owned(),
-                mizzen_value::quantity::Quantity::of("100m"),
+                mizzen_value::quantity::Quantity::parse_or_zero("100m"),
             )]),
         )];
         let options = PodResourcesOptions {

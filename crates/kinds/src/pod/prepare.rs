@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Value, value};
 
 use super::{CONTAINER_LISTS, STATUS_LISTS, affinity, annotations, containers, each, security};
 
 /// Fills and clears before a write.
-pub(super) fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+pub(super) fn prepare(new: &mut Value, old: Option<&Value>, context: &HookContext) {
     match (context.action, old) {
         (Action::Status, Some(old)) => prepare_status(new, old),
         (_, Some(_)) => drop_disabled(new, old),
@@ -223,7 +223,7 @@ pub fn qos_class(spec: &Value) -> &'static str {
 fn compute_amounts(amounts: &Value) -> impl Iterator<Item = (&'static str, Quantity)> {
     ["cpu", "memory"]
         .into_iter()
-        .map(|name| (name, Quantity::of(amounts[name].str())))
+        .map(|name| (name, Quantity::parse_or_zero(amounts[name].str())))
         .filter(|(_, amount)| *amount > Quantity::default())
 }
 

@@ -1,6 +1,6 @@
 //! Validation of resource requirements.
 
-use mizzen_object::{Path, Reason, Violations, show};
+use mizzen_object::{Path, ViolationReason, Violations, show};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
@@ -24,7 +24,7 @@ fn is_whole_pages(name: &str, amount: &Value) -> bool {
     let Some(page) = page.filter(|page| *page > Quantity::default() && page.is_whole()) else {
         return false;
     };
-    Quantity::of(amount.str()).value() % page.value() == 0
+    Quantity::parse_or_zero(amount.str()).value() % page.value() == 0
 }
 
 /// What a container asks for. `claims` are the names of the pod's claims.
@@ -72,7 +72,10 @@ fn validate_requirements(
             resources::amount(name, amount, &place, violations);
             if list == "requests" {
                 let limit = &resources["limits"][name];
-                let (requested, limited) = (Quantity::of(amount.str()), Quantity::of(limit.str()));
+                let (requested, limited) = (
+                    Quantity::parse_or_zero(amount.str()),
+                    Quantity::parse_or_zero(limit.str()),
+                );
                 let (limit, place) = (limit.str(), path.child("requests"));
                 if limit.is_empty() {
                     if !is_overcommit_allowed(name) {
@@ -159,7 +162,7 @@ fn validate_claims(wanted: &Value, claims: &[&str], path: &Path, violations: &mu
                 "Not found: {}: must be one of the names in pod.spec.resourceClaims{known}",
                 show(&name.into())
             );
-            violations.push(Reason::NotFound, place, unknown_claim);
+            violations.push(ViolationReason::NotFound, place, unknown_claim);
         }
     }
 }
@@ -206,7 +209,9 @@ pub(super) fn validate_pod(
     for (index, container) in spec["containers"].list().iter().enumerate() {
         for (name, limit) in container["resources"]["limits"].entries() {
             let whole = &spec["resources"]["limits"][name];
-            if !whole.is_null() && Quantity::of(limit.str()) > Quantity::of(whole.str()) {
+            if !whole.is_null()
+                && Quantity::parse_or_zero(limit.str()) > Quantity::parse_or_zero(whole.str())
+            {
                 let detail = format!(
                     "must be less than or equal to pod limits of {}",
                     whole.str()
@@ -227,7 +232,7 @@ fn validate_sums(spec: &Value, field: ResourceField, path: &Path, violations: &m
     for (name, sum) in aggregate_spec(spec, field) {
         let whole = &spec["resources"][list][name.as_str()];
         let counts = list == "requests" || is_huge_page(&name);
-        if counts && !whole.is_null() && sum > Quantity::of(whole.str()) {
+        if counts && !whole.is_null() && sum > Quantity::parse_or_zero(whole.str()) {
             let detail =
                 format!("must be greater than or equal to aggregate container {list} of {sum}");
             violations.invalid(path.child(list).key(&name), whole.clone(), &detail);

@@ -73,7 +73,7 @@ const fn checked(
 /// In the order in which upstream looks for them.
 const SOURCES: [VolumeSource; 30] = [
     checked("emptyDir", &[], |source, _, path, violations| {
-        if Quantity::of(source["sizeLimit"].str()).is_negative() {
+        if Quantity::parse_or_zero(source["sizeLimit"].str()).is_negative() {
             violations.forbidden(
                 path.child("sizeLimit"),
                 "SizeLimit field must be a valid resource quantity",

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use mizzen_object::validate::{field, ip, names};
-use mizzen_object::{Path, Reason, Violations};
+use mizzen_object::{Path, ViolationReason, Violations};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
@@ -265,7 +265,7 @@ fn validate_node_claims(pod: &Value, path: &Path, violations: &mut Violations) {
                     "must be a node allocatable resource name",
                 );
             }
-            if Quantity::of(amount.str()).is_negative() {
+            if Quantity::parse_or_zero(amount.str()).is_negative() {
                 violations.invalid(path.key(name), amount.clone(), "must be non-negative");
             }
         }
@@ -339,7 +339,7 @@ fn validate_address_list(
     {
         let detail = format!("invalid IP[{index}]: {}", addresses[index]);
         let message = format!("Internal error: failed to check for dual stack with error:{detail}");
-        violations.push(Reason::Internal, path, message);
+        violations.push(ViolationReason::Internal, path, message);
     }
     if !is_dual || addresses.len() > 2 {
         let shown = internal::form_list(ty, new[list].list());

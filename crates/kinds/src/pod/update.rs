@@ -262,5 +262,6 @@ fn same_in(key: &str, a: &Value, b: &Value) -> bool {
 }
 
 fn same_amount(a: &Value, b: &Value) -> bool {
-    a.is_null() == b.is_null() && Quantity::of(a.str()) == Quantity::of(b.str())
+    a.is_null() == b.is_null()
+        && Quantity::parse_or_zero(a.str()) == Quantity::parse_or_zero(b.str())
 }

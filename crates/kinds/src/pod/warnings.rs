@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use mizzen_object::validate::{ip, names};
-use mizzen_object::{Action, Context, Path};
+use mizzen_object::{Action, HookContext, Path};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
@@ -12,7 +12,7 @@ use super::prepare::app_armor_profile;
 use super::{claim_spec_warnings, overlaps, visit_containers};
 
 /// Warnings on create and on status updates; spec updates get none.
-pub(super) fn warnings(pod: &Value, _: Option<&Value>, context: &Context) -> Vec<String> {
+pub(super) fn warnings(pod: &Value, _: Option<&Value>, context: &HookContext) -> Vec<String> {
     match context.action {
         Action::Create => {
             let mut warnings = name_warning(
@@ -298,7 +298,7 @@ impl Warner {
 
     fn fraction(&mut self, amounts: &Value, name: &str, path: &Path) {
         let amount = amounts[name].str();
-        if !amount.is_empty() && Quantity::of(amount).milli_value() % 1000 != 0 {
+        if !amount.is_empty() && Quantity::parse_or_zero(amount).milli_value() % 1000 != 0 {
             let text = format!("fractional byte value \"{amount}\" is invalid, must be an integer");
             self.add(path.key(name), &text);
         }

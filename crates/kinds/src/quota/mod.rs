@@ -6,10 +6,10 @@
 mod pods;
 mod scope;
 
-pub use scope::{Selector, selectors};
+pub use scope::{ScopeSelector, selectors};
 
 use mizzen_value::Value;
-use mizzen_value::quantity::{Format, Quantity};
+use mizzen_value::quantity::{Quantity, QuantityFormat};
 
 use crate::amounts::{Amounts, add};
 
@@ -40,7 +40,7 @@ const MAX_DEVICES: i64 = 32;
 
 /// What an object is counted as.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Counted {
+pub enum QuotaEvaluator {
     /// A pod, and what it asks for.
     Pod,
     /// A service, its ports and balancers.
@@ -53,32 +53,34 @@ pub enum Counted {
     Other(Vec<String>),
 }
 
-impl Counted {
+impl QuotaEvaluator {
     /// What objects of a resource are counted as; none if they are not.
-    pub fn of(group: &str, plural: &str) -> Option<Counted> {
+    pub fn of(group: &str, plural: &str) -> Option<QuotaEvaluator> {
         if IGNORED.contains(&(group, plural)) {
             return None;
         }
         Some(match (group, plural) {
-            ("", "pods") => Counted::Pod,
-            ("", "services") => Counted::Service,
-            ("", "persistentvolumeclaims") => Counted::VolumeClaim,
-            ("resource.k8s.io", "resourceclaims") => Counted::DeviceClaim,
+            ("", "pods") => QuotaEvaluator::Pod,
+            ("", "services") => QuotaEvaluator::Service,
+            ("", "persistentvolumeclaims") => QuotaEvaluator::VolumeClaim,
+            ("resource.k8s.io", "resourceclaims") => QuotaEvaluator::DeviceClaim,
             ("", plural) if BARE.contains(&plural) => {
-                Counted::Other(vec![format!("count/{plural}"), plural.to_string()])
+                QuotaEvaluator::Other(vec![format!("count/{plural}"), plural.to_string()])
             }
-            ("", plural) => Counted::Other(vec![format!("count/{plural}")]),
-            (group, plural) => Counted::Other(vec![format!("count/{plural}.{group}")]),
+            ("", plural) => QuotaEvaluator::Other(vec![format!("count/{plural}")]),
+            (group, plural) => QuotaEvaluator::Other(vec![format!("count/{plural}.{group}")]),
         })
     }
 
     /// Whether a write can change what is taken. `old` is none if the object is new.
     pub fn handles(&self, subresource: &str, old: Option<&Value>, new: &Value) -> bool {
         match (self, subresource, old) {
-            (Counted::Pod, "", Some(old)) => pods::is_terminating(old) != pods::is_terminating(new),
-            (Counted::Pod, "resize", old) => old.is_some(),
-            (Counted::VolumeClaim, "status", Some(_)) => true,
-            (Counted::Pod | Counted::Other(_), "", old) => old.is_none(),
+            (QuotaEvaluator::Pod, "", Some(old)) => {
+                pods::is_terminating(old) != pods::is_terminating(new)
+            }
+            (QuotaEvaluator::Pod, "resize", old) => old.is_some(),
+            (QuotaEvaluator::VolumeClaim, "status", Some(_)) => true,
+            (QuotaEvaluator::Pod | QuotaEvaluator::Other(_), "", old) => old.is_none(),
             (_, subresource, _) => subresource.is_empty(),
         }
     }
@@ -86,14 +88,14 @@ impl Counted {
     /// Whether a quota's name for something is about such objects.
     pub fn counts_as(&self, name: &str) -> bool {
         match self {
-            Counted::Pod => pods::counts_as(name),
-            Counted::Service => {
+            QuotaEvaluator::Pod => pods::counts_as(name),
+            QuotaEvaluator::Service => {
                 matches!(
                     name,
                     "count/services" | "services" | "services.nodeports" | "services.loadbalancers"
                 )
             }
-            Counted::VolumeClaim => {
+            QuotaEvaluator::VolumeClaim => {
                 let name = name
                     .split_once(STORAGE_CLASS)
                     .map_or(name, |(_, name)| name);
@@ -102,18 +104,18 @@ impl Counted {
                     "persistentvolumeclaims" | "requests.storage" | "count/persistentvolumeclaims"
                 )
             }
-            Counted::DeviceClaim => {
+            QuotaEvaluator::DeviceClaim => {
                 name == "count/resourceclaims.resource.k8s.io" || name.ends_with(DEVICE_CLASS)
             }
-            Counted::Other(names) => names.iter().any(|known| known == name),
+            QuotaEvaluator::Other(names) => names.iter().any(|known| known == name),
         }
     }
 
     /// Whether an object is in a scope.
-    pub fn is_in(&self, selector: &Selector, object: &Value) -> bool {
+    pub fn is_in(&self, selector: &ScopeSelector, object: &Value) -> bool {
         match self {
-            Counted::Pod => pods::is_in(selector, object),
-            Counted::VolumeClaim => {
+            QuotaEvaluator::Pod => pods::is_in(selector, object),
+            QuotaEvaluator::VolumeClaim => {
                 selector.scope == "VolumeAttributesClass"
                     && selector.selects(&attributes_classes(object))
             }
@@ -123,7 +125,7 @@ impl Counted {
 
     /// What an object must say of itself before it can be counted under `names`, and does not.
     pub fn missing(&self, names: &[&str], object: &Value) -> Option<String> {
-        if *self == Counted::Pod {
+        if *self == QuotaEvaluator::Pod {
             pods::missing(names, object)
         } else {
             None
@@ -133,18 +135,20 @@ impl Counted {
     /// What an object takes at a time, in seconds since 1970.
     pub fn usage(&self, object: &Value, now: i64) -> Amounts {
         match self {
-            Counted::Pod => pods::usage(object, now),
-            Counted::Service => service_usage(&object["spec"]),
-            Counted::VolumeClaim => claim_usage(object),
-            Counted::DeviceClaim => device_usage(object),
-            Counted::Other(names) => names.iter().map(|name| (name.clone(), count(1))).collect(),
+            QuotaEvaluator::Pod => pods::usage(object, now),
+            QuotaEvaluator::Service => service_usage(&object["spec"]),
+            QuotaEvaluator::VolumeClaim => claim_usage(object),
+            QuotaEvaluator::DeviceClaim => device_usage(object),
+            QuotaEvaluator::Other(names) => {
+                names.iter().map(|name| (name.clone(), count(1))).collect()
+            }
         }
     }
 }
 
 /// So many.
 fn count(amount: i64) -> Quantity {
-    Quantity::from_int(amount, Format::Decimal)
+    Quantity::from_int(amount, QuantityFormat::Decimal)
 }
 
 fn service_usage(spec: &Value) -> Amounts {
@@ -192,8 +196,8 @@ fn claim_usage(claim: &Value) -> Amounts {
     if let Some(asked) = claim["spec"]["resources"]["requests"]["storage"].as_str() {
         let given = claim["status"]["allocatedResources"]["storage"]
             .as_str()
-            .map(Quantity::of);
-        let asked = Quantity::of(asked);
+            .map(Quantity::parse_or_zero);
+        let asked = Quantity::parse_or_zero(asked);
         note(
             "requests.storage",
             given.map_or(asked, |given| given.max(asked)),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mizzen_value::{Value, time};
 
 use super::count;
-use super::scope::Selector;
+use super::scope::ScopeSelector;
 use crate::amounts::{Amounts, add, amounts};
 use crate::pod_resources::{PodResourcesOptions, is_pod_level, pod_limits, pod_requests};
 use crate::pod_state::{is_terminal, quality_of_service};
@@ -46,7 +46,7 @@ pub(super) fn is_terminating(pod: &Value) -> bool {
 }
 
 /// Whether a pod is in a scope.
-pub(super) fn is_in(selector: &Selector, pod: &Value) -> bool {
+pub(super) fn is_in(selector: &ScopeSelector, pod: &Value) -> bool {
     match selector.scope.as_str() {
         "Terminating" => is_terminating(pod),
         "NotTerminating" => !is_terminating(pod),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn scopes_part_pods() {
-        let scope = |scope: &str| Selector {
+        let scope = |scope: &str| ScopeSelector {
             scope: scope.into(),
             operator: "Exists".into(),
             values: Vec::new(),

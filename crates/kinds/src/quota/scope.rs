@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 /// One condition of a quota.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Selector {
+pub struct ScopeSelector {
     /// The scope that it matches.
     pub scope: String,
     /// How it compares.
@@ -16,9 +16,9 @@ pub struct Selector {
 }
 
 /// The conditions of a quota, all of which must hold.
-pub fn selectors(quota: &Value) -> Vec<Selector> {
+pub fn selectors(quota: &Value) -> Vec<ScopeSelector> {
     let spec = &quota["spec"];
-    let plain = spec["scopes"].list().iter().map(|scope| Selector {
+    let plain = spec["scopes"].list().iter().map(|scope| ScopeSelector {
         scope: scope.str().into(),
         operator: "Exists".into(),
         values: Vec::new(),
@@ -28,15 +28,15 @@ pub fn selectors(quota: &Value) -> Vec<Selector> {
             spec["scopeSelector"]["matchExpressions"]
                 .list()
                 .iter()
-                .map(Selector::of),
+                .map(ScopeSelector::of),
         )
         .collect()
 }
 
-impl Selector {
+impl ScopeSelector {
     /// Reads one.
-    pub fn of(value: &Value) -> Selector {
-        Selector {
+    pub fn of(value: &Value) -> ScopeSelector {
+        ScopeSelector {
             scope: value["scopeName"].str().into(),
             operator: value["operator"].str().into(),
             values: value["values"]
@@ -61,7 +61,7 @@ impl Selector {
 }
 
 /// As Go prints it.
-impl fmt::Display for Selector {
+impl fmt::Display for ScopeSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -79,7 +79,7 @@ mod tests {
 
     #[track_caller]
     fn check(operator: &str, names: &[&str], expected: bool) {
-        let selector = Selector {
+        let selector = ScopeSelector {
             scope: "PriorityClass".into(),
             operator: operator.into(),
             values: vec!["high".into()],

@@ -4,12 +4,12 @@ use mizzen_object::schema::{Presence, Struct};
 use mizzen_value::{Value, json};
 
 use super::{row_conditions, row_rank};
-use crate::{Catalog, catalog};
+use crate::{KindCatalog, catalog};
 
 /// 2026-01-01T01:00:00Z; the objects below are an hour old.
 const NOW: i64 = 1_767_229_200;
 
-fn row(catalog: &Catalog, gvk: &str, object: &str) -> Vec<Value> {
+fn row(catalog: &KindCatalog, gvk: &str, object: &str) -> Vec<Value> {
     let mut object = value(object);
     object
         .entry("metadata")

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use mizzen_object::schema::{Alternative, Field, Shape, Struct, Type, canonical};
+use mizzen_object::schema::{Alternative, FieldShape, FieldType, Struct, StructField, canonical};
 use mizzen_value::{Map, Value, json};
 
 /// The seeds of a run.
@@ -68,7 +68,7 @@ impl Generator {
         map.into()
     }
 
-    fn field(&mut self, field: &Field) -> Value {
+    fn field(&mut self, field: &StructField) -> Value {
         let mut value = self.value(&field.ty);
         if let (Some(key), Value::List(items), Some(item)) =
             (&field.patch.key, &mut value, field.ty.item())
@@ -82,7 +82,7 @@ impl Generator {
             for (index, item) in items.iter_mut().enumerate() {
                 let index = (index / divisor) as i64;
                 match key_type.as_ref().map(|ty| &ty.shape) {
-                    Some(Shape::Int32) => item.set(key, index + 1),
+                    Some(FieldShape::Int32) => item.set(key, index + 1),
                     _ => item.set(key, format!("k{index}")),
                 }
             }
@@ -103,38 +103,38 @@ impl Generator {
         }
     }
 
-    fn value(&mut self, ty: &Type) -> Value {
+    fn value(&mut self, ty: &FieldType) -> Value {
         match &ty.shape {
-            Shape::Bool => (self.noise.below(2) == 1).into(),
-            Shape::Int32 | Shape::Int64 => (self.noise.below(3) as i64).into(),
-            Shape::Float => json::number(["0", "1.5", "-3"][self.noise.below(3)]),
-            Shape::String => self.pick(&["", "a", "b", "c"]),
-            Shape::Bytes => self.pick(&["aGk=", "/wA="]),
-            Shape::Time => self.pick(&["2024-02-29T12:00:00Z", "2024-03-01T00:00:00Z"]),
-            Shape::MicroTime => {
+            FieldShape::Bool => (self.noise.below(2) == 1).into(),
+            FieldShape::Int32 | FieldShape::Int64 => (self.noise.below(3) as i64).into(),
+            FieldShape::Float => json::number(["0", "1.5", "-3"][self.noise.below(3)]),
+            FieldShape::String => self.pick(&["", "a", "b", "c"]),
+            FieldShape::Bytes => self.pick(&["aGk=", "/wA="]),
+            FieldShape::Time => self.pick(&["2024-02-29T12:00:00Z", "2024-03-01T00:00:00Z"]),
+            FieldShape::MicroTime => {
                 self.pick(&["2024-02-29T12:00:00.000001Z", "2024-02-29T12:00:00.000000Z"])
             }
-            Shape::Duration => self.pick(&["0s", "1h30m0s"]),
-            Shape::Quantity => self.pick(&["0", "100m", "1Gi"]),
-            Shape::IntOrString if self.noise.below(2) == 0 => 8080.into(),
-            Shape::IntOrString => self.pick(&["", "http"]),
-            Shape::Raw | Shape::Json => {
+            FieldShape::Duration => self.pick(&["0s", "1h30m0s"]),
+            FieldShape::Quantity => self.pick(&["0", "100m", "1Gi"]),
+            FieldShape::IntOrString if self.noise.below(2) == 0 => 8080.into(),
+            FieldShape::IntOrString => self.pick(&["", "http"]),
+            FieldShape::Raw | FieldShape::Json => {
                 let texts = [r#"{"a":{},"b":[1,"x"]}"#, r#"{"a":{"c":{"d":1}}}"#];
                 json::parse(texts[self.noise.below(2)].as_bytes()).expect("it is JSON")
             }
-            Shape::Or(or, inner) => self.alternative(*or, inner),
-            Shape::List(item) => (0..self.shape.below(4))
+            FieldShape::Or(or, inner) => self.alternative(*or, inner),
+            FieldShape::List(item) => (0..self.shape.below(4))
                 .map(|_| self.value(item))
                 .collect::<Vec<_>>()
                 .into(),
-            Shape::Map(item) => {
+            FieldShape::Map(item) => {
                 let keys = &["a", "b", "c"][..self.shape.below(4)];
                 keys.iter()
                     .map(|key| (*key, self.value(item)))
                     .collect::<Map>()
                     .into()
             }
-            Shape::Struct(inner) => self.object(inner),
+            FieldShape::Struct(inner) => self.object(inner),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mizzen_object::schema::{Alternative, Shape, Struct, Type};
+use mizzen_object::schema::{Alternative, FieldShape, FieldType, Struct};
 
 use super::chains::{Chain, Step};
 
@@ -32,7 +32,7 @@ pub(crate) struct Schema {
 /// What may stand somewhere.
 #[derive(Clone, Copy)]
 enum Place {
-    Type(&'static Type),
+    Type(&'static FieldType),
     Struct(&'static Struct),
     /// `apiVersion` and `kind`.
     Text,
@@ -95,11 +95,11 @@ impl Place {
             Place::Text => return Vec::new(),
         };
         match (&ty.shape, step) {
-            (Shape::Raw | Shape::Json, _) => vec![self],
-            (Shape::Map(item), Step::Name(_) | Step::Any)
-            | (Shape::List(item), Step::Item | Step::Any) => vec![Place::Type(item)],
-            (Shape::Or(Alternative::List | Alternative::Strings, _), Step::Item) => vec![self],
-            (Shape::Struct(fields) | Shape::Or(_, fields), step) => member(fields, step),
+            (FieldShape::Raw | FieldShape::Json, _) => vec![self],
+            (FieldShape::Map(item), Step::Name(_) | Step::Any)
+            | (FieldShape::List(item), Step::Item | Step::Any) => vec![Place::Type(item)],
+            (FieldShape::Or(Alternative::List | Alternative::Strings, _), Step::Item) => vec![self],
+            (FieldShape::Struct(fields) | FieldShape::Or(_, fields), step) => member(fields, step),
             _ => Vec::new(),
         }
     }

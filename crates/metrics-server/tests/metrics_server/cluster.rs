@@ -8,14 +8,14 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt as _;
 use kube::Client;
-use mizzen_apiserver::seams::{Counter, SettableClock};
-use mizzen_apiserver::{Identity, Server, User};
+use mizzen_apiserver::clock::{CountingRandom, SettableClock};
+use mizzen_apiserver::{ClientIdentity, Server, User};
 use mizzen_controllers as controllers;
 use mizzen_controlplane::{Options, Plugins};
 use mizzen_node as node;
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler as scheduler;
-use mizzen_sdk::seam;
+use mizzen_sdk::clock;
 use mizzen_value::{Value, json, yaml};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::task::JoinSet;
@@ -81,11 +81,11 @@ impl Cluster {
 
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let random = Arc::new(Counter::default());
+        let random = Arc::new(CountingRandom::default());
         let registry = Registry::new(store, Arc::new(clock.clone()), random);
         let options = Options {
             plugins: Plugins::alone(),
-            kubelet_client: Some(Identity {
+            kubelet_client: Some(ClientIdentity {
                 certificate: certificate.pem(),
                 key: key.serialize_pem(),
             }),
@@ -97,7 +97,7 @@ impl Cluster {
         server.aggregate().await.unwrap();
         create(&server, OBJECTS).await;
 
-        let clock = seam::told_by(clock);
+        let clock = clock::following(clock);
         let way = server.clone();
         let clients: controllers::Clients = Arc::new(move |_| client(&way));
         let mut loops = controllers::Options::new(clients);

@@ -188,7 +188,7 @@ mod tests {
 
     use kube::Client;
     use mizzen_apiserver::User;
-    use mizzen_apiserver::seams::{Counter, WallClock};
+    use mizzen_apiserver::clock::{CountingRandom, WallClock};
     use mizzen_controlplane::{Options as ServerOptions, Plugins};
     use mizzen_registry::{Registry, Store};
     use mizzen_sdk::api::{Api, Patch};
@@ -203,7 +203,11 @@ mod tests {
     /// A client of a new server.
     async fn client() -> Client {
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(WallClock), Arc::new(Counter::default()));
+        let registry = Registry::new(
+            store,
+            Arc::new(WallClock),
+            Arc::new(CountingRandom::default()),
+        );
         let options = ServerOptions {
             plugins: Plugins::alone(),
             ..Default::default()

@@ -402,7 +402,7 @@ impl Agent {
         node: &str,
         share: &PodAllocation,
     ) -> Option<(Str, String)> {
-        if object.is_going() || !matches!(object["status"]["phase"].str(), "" | "Pending") {
+        if object.is_terminating() || !matches!(object["status"]["phase"].str(), "" | "Pending") {
             return None;
         }
         if let Err(message) = self.settings.runtime.accepts(object) {

@@ -210,7 +210,7 @@ impl InputSources<'_> {
         let Some((list, name)) = reference["resource"].str().split_once('.') else {
             return Str::default();
         };
-        let quantity = |value: &Value| Quantity::of(value.str());
+        let quantity = |value: &Value| Quantity::parse_or_zero(value.str());
         let mut amount = quantity(&container["resources"][list][name]);
         let has_default =
             list == "limits" && matches!(name, "cpu" | "memory" | "ephemeral-storage");

@@ -73,7 +73,7 @@ impl UsageScript {
             }],
         };
         let limits = &container["resources"]["limits"];
-        let limit = |resource: &str| limits[resource].as_str().map(Quantity::of);
+        let limit = |resource: &str| limits[resource].as_str().map(Quantity::parse_or_zero);
         let (cpu, memory) = (limit("cpu"), limit("memory"));
         for UsageStep { usage, .. } in &mut steps {
             if let Some(cpu) = &cpu {

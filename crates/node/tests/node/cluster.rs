@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use kube::Client;
-use mizzen_apiserver::seams::{Counter, SettableClock};
+use mizzen_apiserver::clock::{CountingRandom, SettableClock};
 use mizzen_apiserver::{Server, User};
 use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_node::{Options, run};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::{Api, DeleteOptions};
 use mizzen_sdk::resource::{EVENTS, PODS};
-use mizzen_sdk::{Key, Object, Resource, seam};
+use mizzen_sdk::{Key, Object, Resource, clock};
 use mizzen_value::{Value, json, yaml};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -47,7 +47,11 @@ impl Cluster {
     pub(crate) async fn set_up(choose: impl FnOnce(&mut ServerOptions)) -> Cluster {
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(Counter::default()));
+        let registry = Registry::new(
+            store,
+            Arc::new(clock.clone()),
+            Arc::new(CountingRandom::default()),
+        );
         let mut options = ServerOptions {
             plugins: Plugins::alone(),
             ..Default::default()
@@ -72,7 +76,7 @@ impl Cluster {
     pub(crate) fn start(&mut self, n_nodes: usize, choose: impl FnOnce(&mut Options)) {
         self.stop();
         let mut options = Options::simulated(client(&self.server), n_nodes);
-        options.clock = seam::told_by(self.clock.clone());
+        options.clock = clock::following(self.clock.clone());
         choose(&mut options);
         self.agent = Some(tokio::spawn(run(options)));
     }

@@ -11,7 +11,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use mizzen_apiserver::{Identity, Server, User};
+use mizzen_apiserver::{ClientIdentity, Server, User};
 use mizzen_node::{Options, Serving};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::time::sleep;
@@ -33,12 +33,12 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    pub(crate) fn sign(&self, name: &str) -> Identity {
+    pub(crate) fn sign(&self, name: &str) -> ClientIdentity {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        Identity {
+        ClientIdentity {
             certificate: certificate.pem(),
             key: key.serialize_pem(),
         }
@@ -46,14 +46,14 @@ impl Authority {
 }
 
 /// A cluster whose server authenticates with `identity` to nodes that trust `authority`.
-pub(crate) async fn cluster(authority: &Authority, identity: Option<Identity>) -> Cluster {
+pub(crate) async fn cluster(authority: &Authority, identity: Option<ClientIdentity>) -> Cluster {
     cluster_with(authority, identity, |_, _| {}).await
 }
 
 /// A cluster whose node options are changed by `choose`.
 async fn cluster_with(
     authority: &Authority,
-    identity: Option<Identity>,
+    identity: Option<ClientIdentity>,
     choose: impl FnOnce(&Server, &mut Options),
 ) -> Cluster {
     let mut cluster = Cluster::set_up(|options| options.kubelet_client = identity).await;

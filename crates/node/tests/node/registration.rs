@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use kube::Client;
 use mizzen_apiserver::User;
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::authorization::{
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason,
+};
 use mizzen_controlplane::Plugins;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_sdk::Key;
 use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::resource::{LEASES, NODES, PODS};
@@ -175,8 +177,8 @@ async fn a_thousand_nodes_register_and_renew() {
 struct Listener(Mutex<BTreeSet<String>>);
 
 impl Authorizer for Listener {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
-        if let Target::Resource(wanted) = attributes.target {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
+        if let AttributesTarget::Resource(wanted) = attributes.target {
             let name = attributes.user.name.as_str();
             let asked = format!(
                 "{name} {} {}/{}",
@@ -184,7 +186,9 @@ impl Authorizer for Listener {
             );
             self.0.lock().insert(asked.trim_end_matches('/').into());
         }
-        Box::pin(std::future::ready(Decision::NoOpinion(Reason::default())))
+        Box::pin(std::future::ready(Decision::NoOpinion(
+            DecisionReason::default(),
+        )))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_apiserver::{Anyone, Identity};
+use mizzen_apiserver::{AnyServerCertificate, ClientIdentity};
 use mizzen_sdk::Key;
 use mizzen_sdk::resource::NODES;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -30,7 +30,7 @@ async fn start() -> (Cluster, Authority) {
     (cluster, authority)
 }
 
-async fn dial(cluster: &Cluster, identity: Option<Identity>) -> TlsStream<TcpStream> {
+async fn dial(cluster: &Cluster, identity: Option<ClientIdentity>) -> TlsStream<TcpStream> {
     let node = cluster.get(&NODES, &Key::new("", "node-0")).await;
     let port =
         u16::try_from(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int()).unwrap();
@@ -39,10 +39,10 @@ async fn dial(cluster: &Cluster, identity: Option<Identity>) -> TlsStream<TcpStr
         .with_safe_default_protocol_versions()
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone(provider)));
+        .with_custom_certificate_verifier(Arc::new(AnyServerCertificate(provider)));
     let config = match identity {
         None => builder.with_no_client_auth(),
-        Some(Identity { certificate, key }) => {
+        Some(ClientIdentity { certificate, key }) => {
             let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
             builder
                 .with_client_auth_cert(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::hooks::{Action, Context, Hooks};
+use crate::hooks::{Action, HookContext, Hooks};
 use crate::kind::ScalePaths;
 use crate::names::GroupVersionKind;
 use crate::patch::{go_text, go_type_verb};
@@ -25,7 +25,7 @@ impl Hooks for Custom {
         &self,
         new: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Status {
@@ -46,7 +46,7 @@ impl Hooks for Custom {
         self.schema.validation_cost(new)
     }
 
-    fn warnings(&self, new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(&self, new: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action == Action::Status {
             return Vec::new();
         }

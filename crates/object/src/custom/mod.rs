@@ -11,9 +11,11 @@ pub use priority::compare_versions;
 
 use std::sync::Arc;
 
-use crate::kind::{Column, Kind, KindData, NameRule, Rules, ScalePaths, Scope, Subresource};
+use crate::kind::{
+    Column, Kind, KindData, KindRules, NameRule, ResourceScope, ScalePaths, Subresource,
+};
 use crate::names::GroupVersionKind;
-use crate::schema::{Field, Merge, Patch, Presence, Shape, Struct, Type};
+use crate::schema::{FieldShape, FieldType, Merge, PatchStrategy, Presence, Struct, StructField};
 use crate::structural::Structural;
 use hooks::Custom;
 use mizzen_value::{Str, Value};
@@ -110,9 +112,9 @@ fn data(
         short_names: texts(&names["shortNames"]),
         categories: texts(&names["categories"]),
         scope: if spec["scope"].str() == "Cluster" {
-            Scope::Cluster
+            ResourceScope::Cluster
         } else {
-            Scope::Namespaced
+            ResourceScope::Namespaced
         },
         verbs: VERBS.map(Str::new_static).to_vec(),
         subresources: subresources(version),
@@ -123,7 +125,7 @@ fn data(
         scale: scale(version),
         stored,
         columns: columns(version),
-        rules: Rules {
+        rules: KindRules {
             generation: true,
             counts_status: !has_status,
             conditional_update: true,
@@ -131,7 +133,7 @@ fn data(
             plain_metadata: true,
             loose: true,
             name: NameRule::Subdomain,
-            ..Rules::default()
+            ..KindRules::default()
         },
         ..KindData::new(own.clone(), root(&own, schema, object_meta))
     }
@@ -140,10 +142,10 @@ fn data(
 /// A struct with typed metadata and a structural schema for the rest.
 fn root(gvk: &GroupVersionKind, schema: Arc<Structural>, object_meta: &Arc<Struct>) -> Arc<Struct> {
     let root = Struct::new(gvk.kind.clone(), gvk.api_version(), false);
-    let metadata = Field {
+    let metadata = StructField {
         name: "metadata".into(),
-        ty: Type {
-            shape: Shape::Struct(object_meta.clone()),
+        ty: FieldType {
+            shape: FieldShape::Struct(object_meta.clone()),
             go: "v1.ObjectMeta".into(),
         },
         tag: 0,
@@ -151,7 +153,7 @@ fn root(gvk: &GroupVersionKind, schema: Arc<Structural>, object_meta: &Arc<Struc
         required: false,
         default: None,
         merge: Merge::default(),
-        patch: Patch::default(),
+        patch: PatchStrategy::default(),
         embedded: None,
     };
     root.define(vec![metadata], Vec::new());

@@ -7,7 +7,7 @@
 
 use super::unstructured::{self, Pruning};
 use super::{DecodeError, Decoded, decode, zero_if_null};
-use crate::schema::{Alternative, Shape, Struct, Type, canonical};
+use crate::schema::{Alternative, FieldShape, FieldType, Struct, canonical};
 use mizzen_value::go_base64;
 use mizzen_value::json;
 use mizzen_value::quantity;
@@ -49,8 +49,8 @@ impl UnstructuredConverter {
 
     /// Converts a struct with `kind` and `apiVersion`.
     fn named(&mut self, ty: &Struct, mut map: Map) -> Result<Value, String> {
-        let text = Type {
-            shape: Shape::String,
+        let text = FieldType {
+            shape: FieldShape::String,
             go: "string".into(),
         };
         let mut result = Map::with_capacity(map.len());
@@ -65,17 +65,17 @@ impl UnstructuredConverter {
         Ok(Value::Map(result))
     }
 
-    fn value(&mut self, ty: &Type, value: Value) -> Result<Value, String> {
+    fn value(&mut self, ty: &FieldType, value: Value) -> Result<Value, String> {
         match (&ty.shape, value) {
             (_, Value::Null) => Ok(Value::Null),
-            (Shape::Struct(inner), value) => self.structure(inner, value),
-            (Shape::Map(item), value) => self.map(item, value),
-            (Shape::List(item), value) => self.list(item, value),
-            (Shape::Raw | Shape::Json, mut value) => {
+            (FieldShape::Struct(inner), value) => self.structure(inner, value),
+            (FieldShape::Map(item), value) => self.map(item, value),
+            (FieldShape::List(item), value) => self.list(item, value),
+            (FieldShape::Raw | FieldShape::Json, mut value) => {
                 json::rewrite(&mut value);
                 Ok(value)
             }
-            (Shape::Or(or, inner), value) => alternative(*or, inner, value),
+            (FieldShape::Or(or, inner), value) => alternative(*or, inner, value),
             (_, value) => scalar(ty, value),
         }
     }
@@ -109,7 +109,7 @@ impl UnstructuredConverter {
         Ok(())
     }
 
-    fn map(&mut self, item: &Type, value: Value) -> Result<Value, String> {
+    fn map(&mut self, item: &FieldType, value: Value) -> Result<Value, String> {
         let Value::Map(map) = value else {
             return Err(format!("cannot restore map from {}", kind(&value)));
         };
@@ -119,7 +119,7 @@ impl UnstructuredConverter {
         Ok(Value::Map(members.collect::<Result<Map, String>>()?))
     }
 
-    fn list(&mut self, item: &Type, value: Value) -> Result<Value, String> {
+    fn list(&mut self, item: &FieldType, value: Value) -> Result<Value, String> {
         let Value::List(items) = value else {
             return Err(format!("cannot restore slice from {}", kind(&value)));
         };
@@ -174,28 +174,28 @@ fn alternative(or: Alternative, inner: &Struct, value: Value) -> Result<Value, S
     }
 }
 
-fn scalar(ty: &Type, value: Value) -> Result<Value, String> {
+fn scalar(ty: &FieldType, value: Value) -> Result<Value, String> {
     match (&ty.shape, value) {
-        (Shape::Bool, value @ Value::Bool(_)) => Ok(value),
-        (Shape::String, value @ Value::String(_)) => Ok(value),
-        (Shape::Int32, Value::Int(int)) => Ok(Value::Int((int as i32).into())),
-        (Shape::Int64, value @ Value::Int(_)) => Ok(value),
-        (Shape::Int32 | Shape::Int64, value @ Value::Number(_)) => {
+        (FieldShape::Bool, value @ Value::Bool(_)) => Ok(value),
+        (FieldShape::String, value @ Value::String(_)) => Ok(value),
+        (FieldShape::Int32, Value::Int(int)) => Ok(Value::Int((int as i32).into())),
+        (FieldShape::Int64, value @ Value::Int(_)) => Ok(value),
+        (FieldShape::Int32 | FieldShape::Int64, value @ Value::Number(_)) => {
             let number = value.as_f64().unwrap_or_default();
             match number.trunc() == number {
                 true => scalar(ty, Value::Int(go_int(number))),
                 false => Err(format!("cannot convert float64 to {}", ty.go)),
             }
         }
-        (Shape::Float, value @ (Value::Int(_) | Value::Number(_))) => {
+        (FieldShape::Float, value @ (Value::Int(_) | Value::Number(_))) => {
             Ok(json::float(value.as_f64().unwrap_or_default()))
         }
-        (Shape::String, Value::Int(_)) => Err(format!("cannot convert int64 to {}", ty.go)),
-        (Shape::Bytes, Value::String(text)) => go_base64::canonical(&text)
+        (FieldShape::String, Value::Int(_)) => Err(format!("cannot convert int64 to {}", ty.go)),
+        (FieldShape::Bytes, Value::String(text)) => go_base64::canonical(&text)
             .map(Value::from)
             .map_err(|error| format!("error decoding from json: {error}")),
-        (Shape::Bytes, value) => Err(format!("cannot restore slice from {}", kind(&value))),
-        (Shape::Quantity, value) => {
+        (FieldShape::Bytes, value) => Err(format!("cannot restore slice from {}", kind(&value))),
+        (FieldShape::Quantity, value) => {
             let text: Str = match value {
                 Value::String(text) => text,
                 other => json::to_string(&other).into(),
@@ -204,27 +204,31 @@ fn scalar(ty: &Type, value: Value) -> Result<Value, String> {
                 .map(Value::from)
                 .map_err(|error| error.to_string())
         }
-        (Shape::IntOrString, Value::Int(int)) if i32::try_from(int).is_ok() => Ok(Value::Int(int)),
-        (Shape::IntOrString, value @ Value::String(_)) => Ok(value),
-        (Shape::IntOrString, value @ (Value::Int(_) | Value::Number(_))) => {
+        (FieldShape::IntOrString, Value::Int(int)) if i32::try_from(int).is_ok() => {
+            Ok(Value::Int(int))
+        }
+        (FieldShape::IntOrString, value @ Value::String(_)) => Ok(value),
+        (FieldShape::IntOrString, value @ (Value::Int(_) | Value::Number(_))) => {
             let number = format!("number {}", json::to_string(&value));
             Err(wrong(&number, "int32"))
         }
-        (Shape::IntOrString, other) => Err(wrong(other.go_word(), "int32")),
-        (Shape::Time | Shape::MicroTime | Shape::Duration, value) => moment(&ty.shape, &value),
+        (FieldShape::IntOrString, other) => Err(wrong(other.go_word(), "int32")),
+        (FieldShape::Time | FieldShape::MicroTime | FieldShape::Duration, value) => {
+            moment(&ty.shape, &value)
+        }
         _ => Err(format!("unrecognized type: {}", go_kind(&ty.shape))),
     }
 }
 
-fn moment(shape: &Shape, value: &Value) -> Result<Value, String> {
+fn moment(shape: &FieldShape, value: &Value) -> Result<Value, String> {
     let Value::String(text) = value else {
         return Err(wrong(value.go_word(), "string"));
     };
     match shape {
-        Shape::Time => time::parse_time(text)
+        FieldShape::Time => time::parse_time(text)
             .map(Value::from)
             .map_err(|error| error.to_string()),
-        Shape::MicroTime => time::parse_micro_time(text)
+        FieldShape::MicroTime => time::parse_micro_time(text)
             .map(Value::from)
             .map_err(|error| error.to_string()),
         _ => time::parse_duration(text)
@@ -250,12 +254,12 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn go_kind(shape: &Shape) -> &'static str {
+fn go_kind(shape: &FieldShape) -> &'static str {
     match shape {
-        Shape::Bool => "bool",
-        Shape::Int32 => "int32",
-        Shape::Int64 => "int64",
-        Shape::Float => "float64",
+        FieldShape::Bool => "bool",
+        FieldShape::Int32 => "int32",
+        FieldShape::Int64 => "int64",
+        FieldShape::Float => "float64",
         _ => "string",
     }
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::JsonDecoder;
-use crate::schema::{Shape, Type};
+use crate::schema::{FieldShape, FieldType};
 use mizzen_value::Value;
 use mizzen_value::json::{self, SyntaxError};
 use mizzen_value::{go_base64, quantity, time};
@@ -14,23 +14,27 @@ impl JsonDecoder<'_> {
     /// not null.
     pub(super) fn scalar(
         &mut self,
-        ty: &Type,
+        ty: &FieldType,
         first: u8,
         slot: &mut Value,
     ) -> Result<(), SyntaxError> {
         match (&ty.shape, first) {
-            (Shape::Bool, b't' | b'f') => *slot = Value::Bool(self.scanner.bool()?),
-            (Shape::String, b'"') => *slot = Value::String(self.scanner.string()?),
-            (Shape::Int32 | Shape::Int64, b'-' | b'0'..=b'9') => self.int(ty, slot)?,
-            (Shape::Float, b'-' | b'0'..=b'9') => self.float(ty, slot)?,
-            (Shape::Bytes, b'"') => self.bytes(slot)?,
-            (Shape::Bytes, b'[') => self.byte_list(slot)?,
-            (Shape::Time | Shape::MicroTime | Shape::Duration, b'"') => self.moment(ty, slot)?,
-            (Shape::Quantity, _) => self.quantity(first, slot)?,
-            (Shape::IntOrString, b'"') => *slot = Value::String(self.scanner.string()?),
-            (Shape::IntOrString, b'-' | b'0'..=b'9') => self.int_or_string(slot)?,
-            (Shape::Time | Shape::MicroTime | Shape::Duration, _) => self.own_mismatch("string")?,
-            (Shape::IntOrString, _) => self.own_mismatch("int32")?,
+            (FieldShape::Bool, b't' | b'f') => *slot = Value::Bool(self.scanner.bool()?),
+            (FieldShape::String, b'"') => *slot = Value::String(self.scanner.string()?),
+            (FieldShape::Int32 | FieldShape::Int64, b'-' | b'0'..=b'9') => self.int(ty, slot)?,
+            (FieldShape::Float, b'-' | b'0'..=b'9') => self.float(ty, slot)?,
+            (FieldShape::Bytes, b'"') => self.bytes(slot)?,
+            (FieldShape::Bytes, b'[') => self.byte_list(slot)?,
+            (FieldShape::Time | FieldShape::MicroTime | FieldShape::Duration, b'"') => {
+                self.moment(ty, slot)?
+            }
+            (FieldShape::Quantity, _) => self.quantity(first, slot)?,
+            (FieldShape::IntOrString, b'"') => *slot = Value::String(self.scanner.string()?),
+            (FieldShape::IntOrString, b'-' | b'0'..=b'9') => self.int_or_string(slot)?,
+            (FieldShape::Time | FieldShape::MicroTime | FieldShape::Duration, _) => {
+                self.own_mismatch("string")?
+            }
+            (FieldShape::IntOrString, _) => self.own_mismatch("int32")?,
             _ => {
                 let word = self.skip_word()?;
                 self.mismatch(word, &ty.go);
@@ -39,10 +43,10 @@ impl JsonDecoder<'_> {
         Ok(())
     }
 
-    fn int(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+    fn int(&mut self, ty: &FieldType, slot: &mut Value) -> Result<(), SyntaxError> {
         let literal = self.scanner.number()?;
         match literal.parse::<i64>() {
-            Ok(int) if matches!(ty.shape, Shape::Int64) || i32::try_from(int).is_ok() => {
+            Ok(int) if matches!(ty.shape, FieldShape::Int64) || i32::try_from(int).is_ok() => {
                 *slot = Value::Int(int)
             }
             _ => self.mismatch(format_args!("number {literal}"), &ty.go),
@@ -50,7 +54,7 @@ impl JsonDecoder<'_> {
         Ok(())
     }
 
-    fn float(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+    fn float(&mut self, ty: &FieldType, slot: &mut Value) -> Result<(), SyntaxError> {
         let literal = self.scanner.number()?;
         match literal.parse::<f64>() {
             Ok(float) if float.is_finite() => *slot = json::float(float),
@@ -107,11 +111,13 @@ impl JsonDecoder<'_> {
         Ok(())
     }
 
-    fn moment(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+    fn moment(&mut self, ty: &FieldType, slot: &mut Value) -> Result<(), SyntaxError> {
         let text = self.scanner.string()?;
         let canonical = match ty.shape {
-            Shape::Time => time::parse_time(&text).map_err(|error| error.to_string()),
-            Shape::MicroTime => time::parse_micro_time(&text).map_err(|error| error.to_string()),
+            FieldShape::Time => time::parse_time(&text).map_err(|error| error.to_string()),
+            FieldShape::MicroTime => {
+                time::parse_micro_time(&text).map_err(|error| error.to_string())
+            }
             _ => time::parse_duration(&text)
                 .map(Some)
                 .map_err(|error| error.to_string()),

@@ -16,8 +16,8 @@ pub use type_meta::{TypeMeta, type_meta};
 
 use std::collections::HashSet;
 
-use crate::schema::{Alternative, Field, Shape, Struct, Type, canonical};
-use mizzen_value::json::{self, Scanner, SyntaxError};
+use crate::schema::{Alternative, FieldShape, FieldType, Struct, StructField, canonical};
+use mizzen_value::json::{self, JsonScanner, SyntaxError};
 use mizzen_value::{Map, Str, Value};
 
 /// The maximum number of reported unknown and duplicate fields.
@@ -86,7 +86,7 @@ fn read(ty: &Struct, text: &[u8], named: bool) -> Result<Decoded, DecodeError> {
 }
 
 struct JsonDecoder<'a> {
-    scanner: Scanner<'a>,
+    scanner: JsonScanner<'a>,
     /// The first type error; decoding continued.
     first_error: Option<String>,
     /// An error at which Go stops decoding. It takes precedence over `first_error`.
@@ -103,7 +103,7 @@ struct JsonDecoder<'a> {
 impl<'a> JsonDecoder<'a> {
     fn new(text: &'a [u8]) -> JsonDecoder<'a> {
         JsonDecoder {
-            scanner: Scanner::new(text),
+            scanner: JsonScanner::new(text),
             first_error: None,
             fatal: None,
             complaints: Vec::new(),
@@ -131,35 +131,35 @@ impl JsonDecoder<'_> {
         }
     }
 
-    fn value(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+    fn value(&mut self, ty: &FieldType, slot: &mut Value) -> Result<(), SyntaxError> {
         let first = self.scanner.peek()?;
-        if first == b'n' && !matches!(ty.shape, Shape::Json) {
+        if first == b'n' && !matches!(ty.shape, FieldShape::Json) {
             *slot = Value::Null;
             return self.scanner.null();
         }
         match (&ty.shape, first) {
-            (Shape::Struct(inner), b'{') => self.fill_struct(inner, slot, false),
-            (Shape::Or(_, inner), b'{') => self.fill_struct(inner, slot, false),
-            (Shape::Or(Alternative::List, inner), b'[') => {
-                let item = Type {
-                    shape: Shape::Struct(inner.clone()),
+            (FieldShape::Struct(inner), b'{') => self.fill_struct(inner, slot, false),
+            (FieldShape::Or(_, inner), b'{') => self.fill_struct(inner, slot, false),
+            (FieldShape::Or(Alternative::List, inner), b'[') => {
+                let item = FieldType {
+                    shape: FieldShape::Struct(inner.clone()),
                     go: ty.go.clone(),
                 };
                 self.list(&item, slot)
             }
-            (Shape::Or(Alternative::Strings, _), b'[')
-            | (Shape::Or(Alternative::Bool, _), b't' | b'f') => {
+            (FieldShape::Or(Alternative::Strings, _), b'[')
+            | (FieldShape::Or(Alternative::Bool, _), b't' | b'f') => {
                 *slot = json::read(&mut self.scanner)?;
                 Ok(())
             }
-            (Shape::Map(item), b'{') => self.map(item, slot),
-            (Shape::List(item), b'[') => self.list(item, slot),
-            (Shape::Raw, _) => {
+            (FieldShape::Map(item), b'{') => self.map(item, slot),
+            (FieldShape::List(item), b'[') => self.list(item, slot),
+            (FieldShape::Raw, _) => {
                 *slot = json::read(&mut self.scanner)?;
                 Ok(())
             }
             // Kubernetes: it is decoded to untyped values and encoded again.
-            (Shape::Json, _) => {
+            (FieldShape::Json, _) => {
                 let mut value = json::read(&mut self.scanner)?;
                 if let Some(literal) = json::overflow(&value) {
                     self.fail(json::overflow_error(literal));
@@ -169,16 +169,16 @@ impl JsonDecoder<'_> {
                 Ok(())
             }
             // Kubernetes: these have their own `UnmarshalJSON` (apiextensions/v1/marshal.go).
-            (Shape::Or(Alternative::Bool, _), _) => {
+            (FieldShape::Or(Alternative::Bool, _), _) => {
                 json::skip(&mut self.scanner)?;
                 self.give_up("boolean or JSON schema expected".into());
                 Ok(())
             }
-            (Shape::Or(..), _) => {
+            (FieldShape::Or(..), _) => {
                 *slot = Value::Null;
                 json::skip(&mut self.scanner)
             }
-            (Shape::Struct(_) | Shape::Map(_) | Shape::List(_), _) => {
+            (FieldShape::Struct(_) | FieldShape::Map(_) | FieldShape::List(_), _) => {
                 let word = self.skip_word()?;
                 self.mismatch(word, &ty.go);
                 Ok(())
@@ -226,7 +226,7 @@ impl JsonDecoder<'_> {
     }
 
     /// Adds the embedded structs through which a field is reached, the outermost first.
-    fn enter_embedded(&mut self, ty: &Struct, field: &Field) {
+    fn enter_embedded(&mut self, ty: &Struct, field: &StructField) {
         let Some(at) = field.embedded else { return };
         let inner = &ty.embedded()[at].message;
         self.fields.push(inner.name.clone());
@@ -239,8 +239,8 @@ impl JsonDecoder<'_> {
         if map.contains_key(key) {
             self.complain("duplicate", key);
         }
-        let text = Type {
-            shape: Shape::String,
+        let text = FieldType {
+            shape: FieldShape::String,
             go: "string".into(),
         };
         let first = self.scanner.peek()?;
@@ -251,7 +251,7 @@ impl JsonDecoder<'_> {
         self.scalar(&text, first, slot)
     }
 
-    fn map(&mut self, item: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+    fn map(&mut self, item: &FieldType, slot: &mut Value) -> Result<(), SyntaxError> {
         let map = slot.make_map();
         let path_len = self.strict_path.len();
         let mut given = HashSet::new();
@@ -269,7 +269,7 @@ impl JsonDecoder<'_> {
         Ok(())
     }
 
-    fn list(&mut self, item: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+    fn list(&mut self, item: &FieldType, slot: &mut Value) -> Result<(), SyntaxError> {
         let path_len = self.strict_path.len();
         let mut items = Vec::new();
         self.scanner.open_list()?;
@@ -339,9 +339,9 @@ impl JsonDecoder<'_> {
 
 /// Inside lists and maps Go has no absent values: null is the zero value. Bytes come back empty
 /// from the storage.
-fn zero_if_null(ty: &Type, value: Value) -> Value {
+fn zero_if_null(ty: &FieldType, value: Value) -> Value {
     match (value, &ty.shape) {
-        (Value::Null, Shape::Bytes) => "".into(),
+        (Value::Null, FieldShape::Bytes) => "".into(),
         (Value::Null, _) => ty.zero(),
         (value, _) => value,
     }

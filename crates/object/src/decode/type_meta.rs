@@ -1,7 +1,7 @@
 //! `kind` and `apiVersion`, which are found before the object is decoded.
 
 use mizzen_value::Str;
-use mizzen_value::json::{self, Scanner, SyntaxError};
+use mizzen_value::json::{self, JsonScanner, SyntaxError};
 
 /// The type of an object; empty fields are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub fn type_meta(text: &[u8]) -> Result<TypeMeta, String> {
 }
 
 fn read(text: &[u8]) -> Result<Result<TypeMeta, String>, SyntaxError> {
-    let mut scanner = Scanner::new(text);
+    let mut scanner = JsonScanner::new(text);
     let mut found = TypeMeta::default();
     let mut problem = None;
     match scanner.peek()? {

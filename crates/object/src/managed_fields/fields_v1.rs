@@ -7,7 +7,7 @@ use smol_str::SmolStrBuilder;
 
 use super::field_set::{FieldSet, FieldSetNode};
 use super::path_element::PathElement;
-use mizzen_value::json::{self, Scanner};
+use mizzen_value::json::{self, JsonScanner};
 use mizzen_value::{Map, Str, Value};
 
 /// Why a value is not a field set.
@@ -121,7 +121,8 @@ impl PathElement {
 }
 
 fn read_json(text: &str) -> Result<Value, FieldsError> {
-    json::read(&mut Scanner::new(text.as_bytes())).map_err(|error| FieldsError(error.to_string()))
+    json::read(&mut JsonScanner::new(text.as_bytes()))
+        .map_err(|error| FieldsError(error.to_string()))
 }
 
 fn text(element: &PathElement) -> Str {

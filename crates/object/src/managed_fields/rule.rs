@@ -1,7 +1,7 @@
 //! Ownership rules: how the parts of a value are owned, from its type and field.
 
 use super::path_element::PathElement;
-use crate::schema::{Field, Merge, Patch, Shape, Struct, Type};
+use crate::schema::{FieldShape, FieldType, Merge, PatchStrategy, Struct, StructField};
 use crate::structural::{ListType, SchemaNode};
 use mizzen_value::{Map, Str, Value};
 
@@ -9,13 +9,13 @@ use mizzen_value::{Map, Str, Value};
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OwnershipRule<'a> {
     /// It has no parts.
-    Scalar(&'a Type),
+    Scalar(&'a FieldType),
     /// As a whole.
-    Atomic(&'a Type),
+    Atomic(&'a FieldType),
     /// Field by field.
     Struct(&'a Struct),
     /// Key by key.
-    Map(&'a Type),
+    Map(&'a FieldType),
     /// Item by item, with these key fields, or as a set if there are none.
     Items(ListItemType<'a>, &'a [Str]),
     /// By a structural schema: property by property.
@@ -37,14 +37,14 @@ pub(super) struct Defined<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ListItemType<'a> {
     /// A built-in type.
-    Typed(&'a Type),
+    Typed(&'a FieldType),
     /// A node of a structural schema.
     Defined(Defined<'a>),
 }
 
 impl<'a> OwnershipRule<'a> {
     /// The rule for a field's value.
-    pub(super) fn of_field(field: &'a Field) -> OwnershipRule<'a> {
+    pub(super) fn of_field(field: &'a StructField) -> OwnershipRule<'a> {
         OwnershipRule::new(&field.ty, &field.merge, Some(&field.patch))
     }
 
@@ -57,7 +57,7 @@ impl<'a> OwnershipRule<'a> {
     }
 
     /// The rule for a type without a field.
-    pub(super) fn of_type(ty: &'a Type) -> OwnershipRule<'a> {
+    pub(super) fn of_type(ty: &'a FieldType) -> OwnershipRule<'a> {
         OwnershipRule::new(ty, &Merge::Unsaid, None)
     }
 
@@ -92,28 +92,36 @@ impl<'a> OwnershipRule<'a> {
         }
     }
 
-    fn new(ty: &'a Type, merge: &'a Merge, patch: Option<&'a Patch>) -> OwnershipRule<'a> {
+    fn new(
+        ty: &'a FieldType,
+        merge: &'a Merge,
+        patch: Option<&'a PatchStrategy>,
+    ) -> OwnershipRule<'a> {
         match (&ty.shape, merge) {
-            (Shape::Struct(_) | Shape::Map(_) | Shape::List(_), Merge::Atomic) => {
+            (FieldShape::Struct(_) | FieldShape::Map(_) | FieldShape::List(_), Merge::Atomic) => {
                 OwnershipRule::Atomic(ty)
             }
-            (Shape::Struct(inner), Merge::Unsaid) if inner.atomic => OwnershipRule::Atomic(ty),
-            (Shape::Struct(inner), _) => OwnershipRule::Struct(inner),
-            (Shape::Map(item), _) => OwnershipRule::Map(item),
-            (Shape::List(item), Merge::Keyed(keys)) => {
+            (FieldShape::Struct(inner), Merge::Unsaid) if inner.atomic => OwnershipRule::Atomic(ty),
+            (FieldShape::Struct(inner), _) => OwnershipRule::Struct(inner),
+            (FieldShape::Map(item), _) => OwnershipRule::Map(item),
+            (FieldShape::List(item), Merge::Keyed(keys)) => {
                 OwnershipRule::Items(ListItemType::Typed(item), keys)
             }
-            (Shape::List(item), Merge::Set) => OwnershipRule::Items(ListItemType::Typed(item), &[]),
+            (FieldShape::List(item), Merge::Set) => {
+                OwnershipRule::Items(ListItemType::Typed(item), &[])
+            }
             // Kubernetes: kube-openapi's schemaconv; a list that merges only in strategic merge
             // patch is associative, too.
-            (Shape::List(item), Merge::Unsaid) if patch.is_some_and(|patch| patch.merge) => {
+            (FieldShape::List(item), Merge::Unsaid) if patch.is_some_and(|patch| patch.merge) => {
                 OwnershipRule::Items(
                     ListItemType::Typed(item),
                     patch.map_or(&[], |patch| patch.key.as_slice()),
                 )
             }
-            (Shape::List(_) | Shape::Raw | Shape::Or(..), _) => OwnershipRule::Atomic(ty),
-            (Shape::Json, _) => OwnershipRule::Any,
+            (FieldShape::List(_) | FieldShape::Raw | FieldShape::Or(..), _) => {
+                OwnershipRule::Atomic(ty)
+            }
+            (FieldShape::Json, _) => OwnershipRule::Any,
             _ => OwnershipRule::Scalar(ty),
         }
     }

@@ -5,7 +5,7 @@ use super::path_element::PathElement;
 use super::rule::{Defined, ListItemType, OwnershipRule, element_of};
 use super::to_field_set::is_type;
 use crate::patch::{go_float, go_text, go_type_verb};
-use crate::schema::{Shape, Struct, Type};
+use crate::schema::{FieldShape, FieldType, Struct};
 use mizzen_value::json;
 use mizzen_value::{Map, Str, Value};
 
@@ -24,8 +24,8 @@ pub(super) fn validate_shape(schema: &Struct, object: &Value) -> Option<String> 
 }
 
 /// The type of `kind` and `apiVersion`.
-static TEXT: Type = Type {
-    shape: Shape::String,
+static TEXT: FieldType = FieldType {
+    shape: FieldShape::String,
     go: Str::new_static("string"),
 };
 
@@ -85,11 +85,11 @@ impl ShapeValidator {
     }
 
     /// The parts of an atomic value are validated, too.
-    fn atomic(&mut self, ty: &Type, value: &Value) {
+    fn atomic(&mut self, ty: &FieldType, value: &Value) {
         match &ty.shape {
-            Shape::Struct(schema) => self.value(OwnershipRule::Struct(schema), value),
-            Shape::Map(item) => self.value(OwnershipRule::Map(item), value),
-            Shape::List(item) => self.list(value, |checker, items| {
+            FieldShape::Struct(schema) => self.value(OwnershipRule::Struct(schema), value),
+            FieldShape::Map(item) => self.value(OwnershipRule::Map(item), value),
+            FieldShape::List(item) => self.list(value, |checker, items| {
                 for (index, value) in items.iter().enumerate() {
                     checker.at(
                         PathElement::Index(index as i64),
@@ -182,7 +182,7 @@ impl ShapeValidator {
         }
     }
 
-    fn members(&mut self, item: &Type, map: &Map) {
+    fn members(&mut self, item: &FieldType, map: &Map) {
         for (name, value) in map.iter() {
             self.at(
                 PathElement::Name(name.into()),
@@ -207,24 +207,28 @@ impl ShapeValidator {
         }
     }
 
-    fn scalar(&mut self, ty: &Type, value: &Value) {
+    fn scalar(&mut self, ty: &FieldType, value: &Value) {
         match &ty.shape {
-            Shape::Bool if !matches!(value, Value::Bool(_)) => {
+            FieldShape::Bool if !matches!(value, Value::Bool(_)) => {
                 self.complain(format!("expected boolean, got &{{{}}}", go_text(value)));
             }
-            Shape::Int32 | Shape::Int64 | Shape::Float if value.as_f64().is_none() => {
+            FieldShape::Int32 | FieldShape::Int64 | FieldShape::Float
+                if value.as_f64().is_none() =>
+            {
                 self.complain(format!(
                     "expected numeric (int or float), got {}",
                     go_type_verb(value)
                 ));
             }
-            Shape::String | Shape::Bytes | Shape::Duration if value.as_str().is_none() => {
+            FieldShape::String | FieldShape::Bytes | FieldShape::Duration
+                if value.as_str().is_none() =>
+            {
                 let found = go_syntax(value);
                 self.complain(format!(
                     "expected string, got &value.valueUnstructured{{Value:{found}}}"
                 ));
             }
-            Shape::Time | Shape::MicroTime | Shape::Quantity
+            FieldShape::Time | FieldShape::MicroTime | FieldShape::Quantity
                 if matches!(value, Value::List(_) | Value::Map(_)) =>
             {
                 self.complain(format!("expected any scalar, got &{{{}}}", go_text(value)));

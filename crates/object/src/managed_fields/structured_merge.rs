@@ -5,7 +5,7 @@ use super::merge::merge;
 use super::path_element::PathElement;
 use super::rule::{Defined, ListItemType, OwnershipRule};
 use super::shape::validate_shape;
-use crate::schema::{Shape, Struct};
+use crate::schema::{FieldShape, Struct};
 use mizzen_value::{Map, Value};
 
 /// Why a configuration cannot be merged.
@@ -64,12 +64,12 @@ impl Atomics {
                 Value::Map(map),
             ) => self.members(rule, map),
             (OwnershipRule::Atomic(ty), Value::Map(map)) => {
-                if let Shape::Struct(ty) = &ty.shape {
+                if let FieldShape::Struct(ty) = &ty.shape {
                     self.members(OwnershipRule::Struct(ty), map);
                 }
             }
             (OwnershipRule::Atomic(ty), Value::List(items)) => {
-                if let Shape::List(item) = &ty.shape {
+                if let FieldShape::List(item) = &ty.shape {
                     self.items(ListItemType::Typed(item), items);
                 }
             }

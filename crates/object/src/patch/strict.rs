@@ -1,16 +1,16 @@
 //! The errors of a strict decoder in a patch: duplicate keys.
 
-use mizzen_value::json::{self, Scanner, SyntaxError};
+use mizzen_value::json::{self, JsonScanner, SyntaxError};
 
 /// Complaints about duplicate keys: `duplicate field "data"`. Invalid JSON has none.
 pub fn repeated_keys(text: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
-    let _ = walk(&mut Scanner::new(text), &mut String::new(), &mut found);
+    let _ = walk(&mut JsonScanner::new(text), &mut String::new(), &mut found);
     found
 }
 
 fn walk(
-    scanner: &mut Scanner,
+    scanner: &mut JsonScanner,
     path: &mut String,
     found: &mut Vec<String>,
 ) -> Result<(), SyntaxError> {

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::wire::{ProtoError, WireReader, WireValue};
 use super::{MAX_DEPTH, MAX_MESSAGES, is_wrapped};
-use crate::schema::{self, Alternative, Field, Shape, Struct, Type};
+use crate::schema::{self, Alternative, FieldShape, FieldType, Struct, StructField};
 use mizzen_value::json;
 use mizzen_value::quantity;
 use mizzen_value::time::{self, Moment};
@@ -81,16 +81,16 @@ impl ProtoDecoder {
 
     fn field(
         &mut self,
-        field: &Field,
+        field: &StructField,
         content: WireValue,
         parent: &mut Value,
     ) -> Result<(), ProtoError> {
         let slot = parent.entry(&field.name);
         match &field.ty.shape {
-            Shape::List(item) if !is_wrapped(&field.ty) => {
+            FieldShape::List(item) if !is_wrapped(&field.ty) => {
                 self.list(&field.name, item, content, slot)
             }
-            Shape::Map(item) => self.entry(&field.name, item, content, slot),
+            FieldShape::Map(item) => self.entry(&field.name, item, content, slot),
             _ => self.value(&field.name, &field.ty, content, slot),
         }
     }
@@ -99,12 +99,15 @@ impl ProtoDecoder {
     fn list(
         &mut self,
         name: &str,
-        item: &Type,
+        item: &FieldType,
         content: WireValue,
         slot: &mut Value,
     ) -> Result<(), ProtoError> {
         let list = slot.make_list();
-        let is_number = matches!(item.shape, Shape::Bool | Shape::Int32 | Shape::Int64);
+        let is_number = matches!(
+            item.shape,
+            FieldShape::Bool | FieldShape::Int32 | FieldShape::Int64
+        );
         if let (true, WireValue::Bytes(packed)) = (is_number, content) {
             let mut reader = WireReader::new(packed);
             while !reader.is_empty() {
@@ -122,7 +125,7 @@ impl ProtoDecoder {
     fn entry(
         &mut self,
         name: &str,
-        item: &Type,
+        item: &FieldType,
         content: WireValue,
         slot: &mut Value,
     ) -> Result<(), ProtoError> {
@@ -145,36 +148,45 @@ impl ProtoDecoder {
     fn value(
         &mut self,
         name: &str,
-        ty: &Type,
+        ty: &FieldType,
         content: WireValue,
         slot: &mut Value,
     ) -> Result<(), ProtoError> {
         match &ty.shape {
-            Shape::Bool | Shape::Int32 | Shape::Int64 => *slot = number(ty, content.varint(name)?),
-            Shape::Float => *slot = float(content.float(name)?)?,
-            Shape::String => *slot = text(content.bytes(name)?).into(),
-            Shape::Bytes => *slot = STANDARD.encode(content.bytes(name)?).into(),
-            Shape::Struct(inner) => self.read_struct(inner, content.bytes(name)?, slot)?,
-            Shape::Or(or, inner) => self.or(*or, inner, content.bytes(name)?, slot)?,
-            Shape::List(item) => self.wrapped_list(name, item, content.bytes(name)?, slot)?,
-            Shape::Map(item) => self.wrapped_map(name, item, content.bytes(name)?, slot)?,
+            FieldShape::Bool | FieldShape::Int32 | FieldShape::Int64 => {
+                *slot = number(ty, content.varint(name)?)
+            }
+            FieldShape::Float => *slot = float(content.float(name)?)?,
+            FieldShape::String => *slot = text(content.bytes(name)?).into(),
+            FieldShape::Bytes => *slot = STANDARD.encode(content.bytes(name)?).into(),
+            FieldShape::Struct(inner) => self.read_struct(inner, content.bytes(name)?, slot)?,
+            FieldShape::Or(or, inner) => self.or(*or, inner, content.bytes(name)?, slot)?,
+            FieldShape::List(item) => self.wrapped_list(name, item, content.bytes(name)?, slot)?,
+            FieldShape::Map(item) => self.wrapped_map(name, item, content.bytes(name)?, slot)?,
             _ => *slot = self.literal(name, ty, content.bytes(name)?)?,
         }
         Ok(())
     }
 
     /// Decodes a type that is a message in protobuf and a scalar in JSON.
-    fn literal(&mut self, name: &str, ty: &Type, message: &[u8]) -> Result<Value, ProtoError> {
+    fn literal(&mut self, name: &str, ty: &FieldType, message: &[u8]) -> Result<Value, ProtoError> {
         let (mut int, mut other_int, mut bytes) = (None, 0, None);
         self.message(message, |_, tag, content| {
             match (&ty.shape, tag) {
-                (Shape::Time | Shape::MicroTime | Shape::Duration | Shape::IntOrString, 1) => {
+                (
+                    FieldShape::Time
+                    | FieldShape::MicroTime
+                    | FieldShape::Duration
+                    | FieldShape::IntOrString,
+                    1,
+                ) => {
                     int = Some(content.varint(name)? as i64);
                 }
-                (Shape::Time | Shape::MicroTime | Shape::IntOrString, 2) => {
+                (FieldShape::Time | FieldShape::MicroTime | FieldShape::IntOrString, 2) => {
                     other_int = content.varint(name)? as i32;
                 }
-                (Shape::IntOrString, 3) | (Shape::Quantity | Shape::Raw | Shape::Json, 1) => {
+                (FieldShape::IntOrString, 3)
+                | (FieldShape::Quantity | FieldShape::Raw | FieldShape::Json, 1) => {
                     bytes = Some(content.bytes(name)?);
                 }
                 _ => {}
@@ -182,12 +194,14 @@ impl ProtoDecoder {
             Ok(())
         })?;
         Ok(match ty.shape {
-            Shape::Time | Shape::MicroTime if message.is_empty() => Value::Null,
-            Shape::Time => moment(int.unwrap_or_default(), 0, Moment::to_string),
-            Shape::MicroTime => moment(int.unwrap_or_default(), other_int, Moment::to_micro_string),
-            Shape::Duration => time::duration_text(int.unwrap_or_default()).into(),
-            Shape::Quantity => quantity(bytes)?,
-            Shape::IntOrString => match int.unwrap_or_default() {
+            FieldShape::Time | FieldShape::MicroTime if message.is_empty() => Value::Null,
+            FieldShape::Time => moment(int.unwrap_or_default(), 0, Moment::to_string),
+            FieldShape::MicroTime => {
+                moment(int.unwrap_or_default(), other_int, Moment::to_micro_string)
+            }
+            FieldShape::Duration => time::duration_text(int.unwrap_or_default()).into(),
+            FieldShape::Quantity => quantity(bytes)?,
+            FieldShape::IntOrString => match int.unwrap_or_default() {
                 0 => other_int.into(),
                 1 => text(bytes.unwrap_or_default()).into(),
                 _ => return Err(ProtoError::IntOrString),
@@ -202,7 +216,7 @@ impl ProtoDecoder {
     fn wrapped_list(
         &mut self,
         name: &str,
-        item: &Type,
+        item: &FieldType,
         message: &[u8],
         slot: &mut Value,
     ) -> Result<(), ProtoError> {
@@ -216,7 +230,7 @@ impl ProtoDecoder {
     fn wrapped_map(
         &mut self,
         name: &str,
-        item: &Type,
+        item: &FieldType,
         message: &[u8],
         slot: &mut Value,
     ) -> Result<(), ProtoError> {
@@ -261,10 +275,10 @@ impl ProtoDecoder {
     }
 }
 
-fn number(ty: &Type, varint: u64) -> Value {
+fn number(ty: &FieldType, varint: u64) -> Value {
     match ty.shape {
-        Shape::Bool => (varint != 0).into(),
-        Shape::Int32 => (varint as i32).into(),
+        FieldShape::Bool => (varint != 0).into(),
+        FieldShape::Int32 => (varint as i32).into(),
         _ => (varint as i64).into(),
     }
 }

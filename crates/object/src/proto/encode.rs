@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::wire::{put_bytes, put_float, put_int, put_message};
 use super::{is_pointer, is_wrapped};
-use crate::schema::{Alternative, Embedded, Field, Shape, Struct, Type};
+use crate::schema::{Alternative, Embedded, FieldShape, FieldType, Struct, StructField};
 use mizzen_value::Value;
 use mizzen_value::json;
 use mizzen_value::time::{self, Moment};
@@ -25,7 +25,7 @@ pub fn encode_message(ty: &Struct, value: &Value, out: &mut Vec<u8>) {
 }
 
 enum MessagePart<'a> {
-    Field(&'a Field),
+    Field(&'a StructField),
     Embedded(&'a Embedded),
 }
 
@@ -45,28 +45,28 @@ fn parts(ty: &Struct) -> Vec<(u32, MessagePart<'_>)> {
     parts
 }
 
-fn put_field(field: &Field, value: &Value, out: &mut Vec<u8>) {
+fn put_field(field: &StructField, value: &Value, out: &mut Vec<u8>) {
     match &field.ty.shape {
-        Shape::List(_) | Shape::Bytes if value.is_null() => {}
-        Shape::List(item) if !is_wrapped(&field.ty) => {
+        FieldShape::List(_) | FieldShape::Bytes if value.is_null() => {}
+        FieldShape::List(item) if !is_wrapped(&field.ty) => {
             value
                 .list()
                 .iter()
                 .for_each(|value| put_value(field.tag, item, value, out));
         }
-        Shape::Map(item) => put_map(field.tag, item, value, out),
+        FieldShape::Map(item) => put_map(field.tag, item, value, out),
         _ if value.is_null() && is_pointer(field.presence) => {}
         _ => put_value(field.tag, &field.ty, value, out),
     }
 }
 
 /// A map is a list of entry messages, sorted by key.
-fn put_map(tag: u32, item: &Type, value: &Value, out: &mut Vec<u8>) {
+fn put_map(tag: u32, item: &FieldType, value: &Value, out: &mut Vec<u8>) {
     let Some(map) = value.as_map() else { return };
     let mut put = |key: &str, value: &Value| {
         put_message(tag, out, |out| {
             put_bytes(1, key.as_bytes(), out);
-            if !matches!((&item.shape, value), (Shape::Bytes, Value::Null)) {
+            if !matches!((&item.shape, value), (FieldShape::Bytes, Value::Null)) {
                 put_value(2, item, value, out);
             }
         });
@@ -80,52 +80,52 @@ fn put_map(tag: u32, item: &Type, value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-fn put_value(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
+fn put_value(tag: u32, ty: &FieldType, value: &Value, out: &mut Vec<u8>) {
     match &ty.shape {
-        Shape::Bool => put_int(tag, value.bool().into(), out),
-        Shape::Int32 | Shape::Int64 => put_int(tag, value.int(), out),
-        Shape::Float => put_float(tag, value.as_f64().unwrap_or_default(), out),
-        Shape::String => put_bytes(tag, value.str().as_bytes(), out),
-        Shape::Bytes => put_bytes(tag, &STANDARD.decode(value.str()).unwrap_or_default(), out),
-        Shape::Time => put_message(tag, out, |out| {
+        FieldShape::Bool => put_int(tag, value.bool().into(), out),
+        FieldShape::Int32 | FieldShape::Int64 => put_int(tag, value.int(), out),
+        FieldShape::Float => put_float(tag, value.as_f64().unwrap_or_default(), out),
+        FieldShape::String => put_bytes(tag, value.str().as_bytes(), out),
+        FieldShape::Bytes => put_bytes(tag, &STANDARD.decode(value.str()).unwrap_or_default(), out),
+        FieldShape::Time => put_message(tag, out, |out| {
             put_moment(Moment::parse(value.str()).ok(), false, out)
         }),
-        Shape::MicroTime => {
+        FieldShape::MicroTime => {
             put_message(tag, out, |out| {
                 put_moment(Moment::parse_micro(value.str()).ok(), true, out)
             });
         }
-        Shape::Duration => {
+        FieldShape::Duration => {
             let nanos = time::duration_nanos(value.str()).unwrap_or_default();
             put_message(tag, out, |out| put_int(1, nanos, out));
         }
-        Shape::Quantity => {
+        FieldShape::Quantity => {
             let text = Some(value.str()).filter(|text| !text.is_empty());
             put_message(tag, out, |out| {
                 put_bytes(1, text.unwrap_or("0").as_bytes(), out)
             });
         }
-        Shape::IntOrString => put_message(tag, out, |out| {
+        FieldShape::IntOrString => put_message(tag, out, |out| {
             put_int(1, value.as_str().is_some().into(), out);
             put_int(2, value.int(), out);
             put_bytes(3, value.str().as_bytes(), out);
         }),
-        Shape::Raw | Shape::Json => put_message(tag, out, |out| {
+        FieldShape::Raw | FieldShape::Json => put_message(tag, out, |out| {
             if !value.is_null() {
                 let mut text = Vec::with_capacity(64);
                 json::write(value, &mut text);
                 put_bytes(1, &text, out);
             }
         }),
-        Shape::Or(or, inner) => put_message(tag, out, |out| put_or(*or, inner, value, out)),
-        Shape::List(item) => put_message(tag, out, |out| {
+        FieldShape::Or(or, inner) => put_message(tag, out, |out| put_or(*or, inner, value, out)),
+        FieldShape::List(item) => put_message(tag, out, |out| {
             value
                 .list()
                 .iter()
                 .for_each(|value| put_value(1, item, value, out));
         }),
-        Shape::Map(item) => put_message(tag, out, |out| put_map(1, item, value, out)),
-        Shape::Struct(inner) => put_message(tag, out, |out| encode_message(inner, value, out)),
+        FieldShape::Map(item) => put_message(tag, out, |out| put_map(1, item, value, out)),
+        FieldShape::Struct(inner) => put_message(tag, out, |out| encode_message(inner, value, out)),
     }
 }
 

@@ -18,7 +18,7 @@ pub use envelope::{
 };
 pub use wire::ProtoError;
 
-use crate::schema::{Presence, Type};
+use crate::schema::{FieldType, Presence};
 
 /// The maximum nesting depth of messages, map entries included.
 const MAX_DEPTH: usize = 300;
@@ -29,7 +29,7 @@ const MAX_MESSAGES: usize = 250_000;
 
 /// Kubernetes: a list type with one of these names is a message around the list, since protobuf has
 /// neither lists of lists nor unset lists (`+protobuf.nullable` in upstream's types).
-fn is_wrapped(ty: &Type) -> bool {
+fn is_wrapped(ty: &FieldType) -> bool {
     ["ExtraValue", "Verbs"].contains(&ty.go.rsplit('.').next().unwrap_or_default())
 }
 

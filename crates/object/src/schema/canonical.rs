@@ -2,7 +2,7 @@
 //!
 //! Invariant: canonical(canonical(x)) = canonical(x).
 
-use super::{Presence, Shape, Struct, Type};
+use super::{FieldShape, FieldType, Presence, Struct};
 use mizzen_value::json;
 use mizzen_value::{Map, Value};
 
@@ -34,7 +34,8 @@ fn canonical_fields(ty: &Struct, map: &mut Map, stored: bool) {
                 Presence::Set => !value.is_null(),
                 Presence::NotEmpty => !field.ty.is_zero(value),
                 Presence::Always | Presence::Nullable => {
-                    let is_container = matches!(field.ty.shape, Shape::List(_) | Shape::Map(_));
+                    let is_container =
+                        matches!(field.ty.shape, FieldShape::List(_) | FieldShape::Map(_));
                     if value.is_null() || stored && is_container && value.is_empty() {
                         *value = empty(field.presence, &field.ty);
                     }
@@ -70,21 +71,21 @@ fn rank(ty: &Struct, name: &str) -> usize {
     }
 }
 
-impl Type {
+impl FieldType {
     /// Whether Go's `omitempty` omits the value.
     fn is_zero(&self, value: &Value) -> bool {
         match self.shape {
             // Go omits a struct value only if every field is zero.
-            Shape::Struct(_) | Shape::Raw | Shape::Json => {
+            FieldShape::Struct(_) | FieldShape::Raw | FieldShape::Json => {
                 value.is_null() || value.as_map().is_some_and(Map::is_empty)
             }
-            Shape::Quantity => value.is_null() || value.str() == "0",
+            FieldShape::Quantity => value.is_null() || value.str() == "0",
             _ => value.is_empty(),
         }
     }
 }
 
-fn empty(presence: Presence, ty: &Type) -> Value {
+fn empty(presence: Presence, ty: &FieldType) -> Value {
     match presence {
         Presence::Nullable => Value::Null,
         _ => {
@@ -95,24 +96,24 @@ fn empty(presence: Presence, ty: &Type) -> Value {
     }
 }
 
-fn canonical_value(ty: &Type, value: &mut Value, stored: bool) {
+fn canonical_value(ty: &FieldType, value: &mut Value, stored: bool) {
     match (&ty.shape, value) {
-        (Shape::Struct(inner) | Shape::Or(_, inner), Value::Map(map)) => {
+        (FieldShape::Struct(inner) | FieldShape::Or(_, inner), Value::Map(map)) => {
             canonical_fields(inner, map, stored)
         }
-        (Shape::Or(_, inner), Value::List(items)) => {
+        (FieldShape::Or(_, inner), Value::List(items)) => {
             items
                 .iter_mut()
                 .for_each(|item| canonical_struct(inner, item, stored));
         }
-        (Shape::List(item), Value::List(items)) => items.iter_mut().for_each(|value| {
+        (FieldShape::List(item), Value::List(items)) => items.iter_mut().for_each(|value| {
             // A null in a list of structs is an empty struct.
             if value.is_null() && item.as_struct().is_some() {
                 *value = Value::object();
             }
             canonical_value(item, value, stored)
         }),
-        (Shape::Map(item), Value::Map(map)) => {
+        (FieldShape::Map(item), Value::Map(map)) => {
             map.values_mut()
                 .for_each(|value| canonical_value(item, value, stored));
             map.sort();

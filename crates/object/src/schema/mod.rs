@@ -20,16 +20,16 @@ use mizzen_value::{Str, Value};
 
 /// The type of a field.
 #[derive(Debug, Clone)]
-pub struct Type {
+pub struct FieldType {
     /// The shape in JSON.
-    pub shape: Shape,
+    pub shape: FieldShape,
     /// The Go type name in decoder errors.
     pub go: Str,
 }
 
 /// The shape of a value in JSON.
 #[derive(Debug, Clone)]
-pub enum Shape {
+pub enum FieldShape {
     /// `true` or `false`.
     Bool,
     /// A 32-bit integer.
@@ -59,9 +59,9 @@ pub enum Shape {
     /// A schema or a boolean, a list of schemas, or a list of names (parts of a CRD's schema).
     Or(Alternative, Arc<Struct>),
     /// An array.
-    List(Box<Type>),
+    List(Box<FieldType>),
     /// An object with arbitrary keys.
-    Map(Box<Type>),
+    Map(Box<FieldType>),
     /// An object with these fields.
     Struct(Arc<Struct>),
 }
@@ -104,7 +104,7 @@ pub struct Union {
 
 #[derive(Debug, Default)]
 struct FieldTable {
-    list: Vec<Field>,
+    list: Vec<StructField>,
     index: HashMap<Str, usize, foldhash::fast::RandomState>,
     embedded: Vec<Embedded>,
 }
@@ -120,11 +120,11 @@ pub struct Embedded {
 
 /// A field of a struct.
 #[derive(Debug, Clone)]
-pub struct Field {
+pub struct StructField {
     /// The JSON name.
     pub name: Str,
     /// The type.
-    pub ty: Type,
+    pub ty: FieldType,
     /// The protobuf field number, 0 if it has none.
     pub tag: u32,
     /// When it is encoded.
@@ -136,7 +136,7 @@ pub struct Field {
     /// How it is owned and merged by server-side apply.
     pub merge: Merge,
     /// The patch strategy.
-    pub patch: Patch,
+    pub patch: PatchStrategy,
     /// The embedded struct it comes from, as an index into [`Struct::embedded`].
     pub embedded: Option<usize>,
 }
@@ -174,7 +174,7 @@ pub enum Merge {
 
 /// The strategic merge patch strategy of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Patch {
+pub struct PatchStrategy {
     /// Lists are merged instead of replaced.
     pub merge: bool,
     /// Maps are replaced instead of merged.
@@ -220,7 +220,7 @@ impl Struct {
     }
 
     /// Sets the fields. Only the first call has an effect.
-    pub fn define(&self, fields: Vec<Field>, embedded: Vec<Embedded>) {
+    pub fn define(&self, fields: Vec<StructField>, embedded: Vec<Embedded>) {
         let index = fields
             .iter()
             .enumerate()
@@ -252,7 +252,7 @@ impl Struct {
     }
 
     /// The fields in encoding order.
-    pub fn fields(&self) -> &[Field] {
+    pub fn fields(&self) -> &[StructField] {
         &self.inner().list
     }
 
@@ -262,7 +262,7 @@ impl Struct {
     }
 
     /// The field `name`.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&StructField> {
         Some(&self.fields()[self.position(name)?])
     }
 
@@ -287,19 +287,19 @@ impl Struct {
     }
 }
 
-impl Type {
+impl FieldType {
     /// The struct, if this is one.
     pub fn as_struct(&self) -> Option<&Arc<Struct>> {
         match &self.shape {
-            Shape::Struct(inner) => Some(inner),
+            FieldShape::Struct(inner) => Some(inner),
             _ => None,
         }
     }
 
     /// The item type of a list or the value type of a map.
-    pub fn item(&self) -> Option<&Type> {
+    pub fn item(&self) -> Option<&FieldType> {
         match &self.shape {
-            Shape::List(item) | Shape::Map(item) => Some(item),
+            FieldShape::List(item) | FieldShape::Map(item) => Some(item),
             _ => None,
         }
     }
@@ -307,12 +307,14 @@ impl Type {
     /// The JSON value of Go's zero value.
     pub fn zero(&self) -> Value {
         match self.shape {
-            Shape::Bool => Value::Bool(false),
-            Shape::Int32 | Shape::Int64 | Shape::Float | Shape::IntOrString => Value::Int(0),
-            Shape::String => Value::from(""),
-            Shape::Quantity => Value::from("0"),
-            Shape::Duration => Value::from("0s"),
-            Shape::Struct(_) => Value::object(),
+            FieldShape::Bool => Value::Bool(false),
+            FieldShape::Int32 | FieldShape::Int64 | FieldShape::Float | FieldShape::IntOrString => {
+                Value::Int(0)
+            }
+            FieldShape::String => Value::from(""),
+            FieldShape::Quantity => Value::from("0"),
+            FieldShape::Duration => Value::from("0s"),
+            FieldShape::Struct(_) => Value::object(),
             _ => Value::Null,
         }
     }

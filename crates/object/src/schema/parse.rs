@@ -6,10 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type, Union};
+use super::{
+    Alternative, Embedded, FieldShape, FieldType, Merge, PatchStrategy, Presence, Struct,
+    StructField, Union,
+};
 use crate::kind::{
-    Column, Deprecated, KindData, MetaCheck, MetaChecks, NameRule, Rules, ScalePaths, Scope,
-    Subresource,
+    Column, Deprecated, KindData, KindRules, MetaCheck, MetaChecks, NameRule, ResourceScope,
+    ScalePaths, Subresource,
 };
 use crate::names::GroupVersionKind;
 use mizzen_value::Str;
@@ -74,7 +77,7 @@ struct StructDraft {
 }
 
 enum Member {
-    Field(Box<Field>),
+    Field(Box<StructField>),
     Embedded(Embedded),
 }
 
@@ -107,7 +110,7 @@ fn define_struct(ty: &Struct, waiting: &mut HashMap<Str, Vec<Member>>) {
             Member::Embedded(inner) => {
                 define_struct(&inner.message, waiting);
                 let at = embedded.len();
-                fields.extend(inner.message.fields().iter().map(|field| Field {
+                fields.extend(inner.message.fields().iter().map(|field| StructField {
                     embedded: Some(at),
                     ..field.clone()
                 }));
@@ -294,13 +297,13 @@ fn kind_line(kind: &mut KindData, line: &DataLine) -> Result<(), String> {
         "categories" => kind.categories = words(),
         "scope" => {
             kind.scope = if rest == "Cluster" {
-                Scope::Cluster
+                ResourceScope::Cluster
             } else {
-                Scope::Namespaced
+                ResourceScope::Namespaced
             }
         }
         "verbs" => kind.verbs = words(),
-        "unseen" => kind.unseen = words(),
+        "unseen" => kind.hidden_annotations = words(),
         "resets" => kind.resets = Some(words()),
         "list" => kind.list_kind = Some(rest.into()),
         "selectable" => kind.selectable = words(),
@@ -364,7 +367,7 @@ fn meta_checks(rules: &mut MetaChecks, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
+fn set_rule(rules: &mut KindRules, rule: &str) -> Result<(), String> {
     let flag = match rule {
         "generation" => &mut rules.generation,
         "counts-annotations" => &mut rules.counts_annotations,
@@ -435,7 +438,7 @@ fn member(schemas: &Schemas, home: &Home, text: &str) -> Result<Member, String> 
         return Ok(Member::Embedded(Embedded { tag, message }));
     }
     let (presence, ty) = presence(ty);
-    let mut field = Field {
+    let mut field = StructField {
         name: name.into(),
         ty: parse_type(schemas, home, ty)?,
         tag,
@@ -443,7 +446,7 @@ fn member(schemas: &Schemas, home: &Home, text: &str) -> Result<Member, String> 
         required: false,
         default: None,
         merge: Merge::Unsaid,
-        patch: Patch::default(),
+        patch: PatchStrategy::default(),
         embedded: None,
     };
     words.try_for_each(|word| attribute(&mut field, home, word))?;
@@ -459,7 +462,7 @@ fn presence(ty: &str) -> (Presence, &str) {
     }
 }
 
-fn attribute(field: &mut Field, home: &Home, word: &str) -> Result<(), String> {
+fn attribute(field: &mut StructField, home: &Home, word: &str) -> Result<(), String> {
     let (word, value) = word.split_once('=').unwrap_or((word, ""));
     match word {
         "required" => field.required = true,
@@ -482,7 +485,7 @@ fn attribute(field: &mut Field, home: &Home, word: &str) -> Result<(), String> {
         "go" => {
             let name = go_name(home, value);
             match &mut field.ty.shape {
-                Shape::Map(item) if matches!(item.shape, Shape::List(_)) => {
+                FieldShape::Map(item) if matches!(item.shape, FieldShape::List(_)) => {
                     field.ty.go = format!("map[string]{name}").into();
                     item.go = name;
                 }
@@ -517,12 +520,12 @@ fn go_name(home: &Home, name: &str) -> Str {
     }
 }
 
-fn parse_type(schemas: &Schemas, home: &Home, text: &str) -> Result<Type, String> {
+fn parse_type(schemas: &Schemas, home: &Home, text: &str) -> Result<FieldType, String> {
     if let Some(item) = text.strip_prefix("[]") {
         let item = parse_type(schemas, home, item.trim_start_matches('?'))?;
         let go = format!("[]{}", item.go).into();
-        return Ok(Type {
-            shape: Shape::List(Box::new(item)),
+        return Ok(FieldType {
+            shape: FieldShape::List(Box::new(item)),
             go,
         });
     }
@@ -537,8 +540,8 @@ fn parse_type(schemas: &Schemas, home: &Home, text: &str) -> Result<Type, String
             None => key.into(),
         };
         let go = format!("map[{key}]{}", item.go).into();
-        return Ok(Type {
-            shape: Shape::Map(Box::new(item)),
+        return Ok(FieldType {
+            shape: FieldShape::Map(Box::new(item)),
             go,
         });
     }
@@ -546,31 +549,31 @@ fn parse_type(schemas: &Schemas, home: &Home, text: &str) -> Result<Type, String
         Some((base, name)) => (base, Some(name.trim_end_matches(')'))),
         None => (text, None),
     };
-    let (shape, go): (Shape, Str) = match base {
-        "bool" => (Shape::Bool, "bool".into()),
-        "int32" => (Shape::Int32, "int32".into()),
-        "int64" => (Shape::Int64, "int64".into()),
-        "float64" => (Shape::Float, "float64".into()),
-        "string" => (Shape::String, "string".into()),
-        "bytes" => (Shape::Bytes, "[]uint8".into()),
-        "Time" => (Shape::Time, "v1.Time".into()),
-        "MicroTime" => (Shape::MicroTime, "v1.MicroTime".into()),
-        "Duration" => (Shape::Duration, "v1.Duration".into()),
-        "Quantity" => (Shape::Quantity, "resource.Quantity".into()),
-        "IntOrString" => (Shape::IntOrString, "intstr.IntOrString".into()),
-        "RawExtension" => (Shape::Raw, "runtime.RawExtension".into()),
-        "FieldsV1" => (Shape::Raw, "v1.FieldsV1".into()),
-        "JSON" => (Shape::Json, "v1.JSON".into()),
+    let (shape, go): (FieldShape, Str) = match base {
+        "bool" => (FieldShape::Bool, "bool".into()),
+        "int32" => (FieldShape::Int32, "int32".into()),
+        "int64" => (FieldShape::Int64, "int64".into()),
+        "float64" => (FieldShape::Float, "float64".into()),
+        "string" => (FieldShape::String, "string".into()),
+        "bytes" => (FieldShape::Bytes, "[]uint8".into()),
+        "Time" => (FieldShape::Time, "v1.Time".into()),
+        "MicroTime" => (FieldShape::MicroTime, "v1.MicroTime".into()),
+        "Duration" => (FieldShape::Duration, "v1.Duration".into()),
+        "Quantity" => (FieldShape::Quantity, "resource.Quantity".into()),
+        "IntOrString" => (FieldShape::IntOrString, "intstr.IntOrString".into()),
+        "RawExtension" => (FieldShape::Raw, "runtime.RawExtension".into()),
+        "FieldsV1" => (FieldShape::Raw, "v1.FieldsV1".into()),
+        "JSON" => (FieldShape::Json, "v1.JSON".into()),
         "JSONSchemaPropsOrBool" => schema_or(schemas, home, base, Alternative::Bool)?,
         "JSONSchemaPropsOrArray" => schema_or(schemas, home, base, Alternative::List)?,
         "JSONSchemaPropsOrStringArray" => schema_or(schemas, home, base, Alternative::Strings)?,
         _ => {
             let inner = lookup(schemas, home, text)?;
             let go = format!("{}.{}", inner.package(), inner.name).into();
-            (Shape::Struct(inner), go)
+            (FieldShape::Struct(inner), go)
         }
     };
-    Ok(Type {
+    Ok(FieldType {
         shape,
         go: name.map_or(go, |name| go_name(home, name)),
     })
@@ -581,7 +584,7 @@ fn schema_or(
     home: &Home,
     name: &str,
     or: Alternative,
-) -> Result<(Shape, Str), String> {
+) -> Result<(FieldShape, Str), String> {
     let inner = lookup(schemas, home, "JSONSchemaProps")?;
-    Ok((Shape::Or(or, inner), go_name(home, name)))
+    Ok((FieldShape::Or(or, inner), go_name(home, name)))
 }

@@ -49,7 +49,7 @@ impl LabelSelector {
 
     /// The selector of an object, with `matchLabels` and `matchExpressions`; `None` if it is
     /// absent.
-    pub fn of(selector: &Value) -> Option<LabelSelector> {
+    pub fn from_value(selector: &Value) -> Option<LabelSelector> {
         let exact = selector
             .as_map()?
             .get("matchLabels")
@@ -114,7 +114,7 @@ impl SelectorOperator {
 impl Requirement {
     /// The requirement of a node selector, with `key`, `operator` and `values`; `None` if it is
     /// invalid. Kubernetes: `labels.NewRequirement`.
-    pub fn of(expression: &Value) -> Option<Requirement> {
+    pub fn from_value(expression: &Value) -> Option<Requirement> {
         let (key, values) = (expression["key"].str(), expression["values"].list());
         let operator = SelectorOperator::from_value(expression)?;
         let has_values = match operator {

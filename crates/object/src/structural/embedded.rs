@@ -7,7 +7,7 @@ use crate::decode::decode_part;
 use crate::kind::NameRule;
 use crate::schema::Struct;
 use crate::validate::{meta, names};
-use crate::violation::{Path, Reason, Violation, Violations, show};
+use crate::violation::{Path, Violation, ViolationReason, Violations, show};
 use mizzen_value::json;
 use mizzen_value::{Map, Value};
 
@@ -114,7 +114,7 @@ fn wrong(path: &Path, value: &Value, detail: &str) -> Violation {
     super::sort(&mut sorted);
     let message = format!("Invalid value: {}: {detail}", show(&sorted));
     Violation {
-        reason: Reason::Invalid,
+        reason: ViolationReason::Invalid,
         field: path.to_string(),
         message,
     }

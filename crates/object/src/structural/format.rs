@@ -60,7 +60,7 @@ static TEXT: &[StringFormat] = &[
     format("ipv6", |text| {
         text.contains(':') && text.parse::<std::net::Ipv6Addr>().is_ok()
     }),
-    format("cidr", |text| ip::Block::parse_sloppy(text).is_some()),
+    format("cidr", |text| ip::Cidr::parse_sloppy(text).is_some()),
     format("mac", is_mac),
     format("uuid", |text| UUID.is_match(text)),
     format("uuid3", |text| UUID3.is_match(text)),

@@ -75,20 +75,20 @@ pub(crate) enum NodeCheck {
     Rules(Box<NodeRules>),
 }
 
-static BOOLEAN: schema::Type = schema::Type {
-    shape: schema::Shape::Bool,
+static BOOLEAN: schema::FieldType = schema::FieldType {
+    shape: schema::FieldShape::Bool,
     go: Str::new_static("bool"),
 };
-static NUMBER: schema::Type = schema::Type {
-    shape: schema::Shape::Float,
+static NUMBER: schema::FieldType = schema::FieldType {
+    shape: schema::FieldShape::Float,
     go: Str::new_static("float64"),
 };
-static TEXT: schema::Type = schema::Type {
-    shape: schema::Shape::String,
+static TEXT: schema::FieldType = schema::FieldType {
+    shape: schema::FieldShape::String,
     go: Str::new_static("string"),
 };
-static FORMATTED: schema::Type = schema::Type {
-    shape: schema::Shape::Time,
+static FORMATTED: schema::FieldType = schema::FieldType {
+    shape: schema::FieldShape::Time,
     go: Str::new_static("string"),
 };
 
@@ -204,7 +204,7 @@ impl SchemaNode {
     }
 
     /// The equivalent built-in type for field ownership, if it is a scalar.
-    pub(crate) fn scalar(&self) -> Option<&'static schema::Type> {
+    pub(crate) fn scalar(&self) -> Option<&'static schema::FieldType> {
         Some(match (self.ty, self.format()) {
             (NodeType::Boolean, _) => &BOOLEAN,
             (NodeType::Integer | NodeType::Number, _) => &NUMBER,

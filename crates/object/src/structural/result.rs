@@ -1,6 +1,6 @@
 //! The result of validating a value.
 
-use crate::violation::{Reason, Violation, Violations};
+use crate::violation::{Violation, ViolationReason, Violations};
 
 /// The violations, and the number of successful validators: if several alternatives fail, the best
 /// match is reported.
@@ -16,7 +16,7 @@ impl ValidationOutcome {
     }
 
     /// Adds a violation with its message.
-    pub(super) fn push(&mut self, reason: Reason, field: String, message: String) {
+    pub(super) fn push(&mut self, reason: ViolationReason, field: String, message: String) {
         self.errors.push(Violation {
             reason,
             field,
@@ -27,7 +27,7 @@ impl ValidationOutcome {
     /// Adds an invalid value, printed by the caller.
     pub(super) fn invalid(&mut self, field: String, shown: &str, detail: &str) {
         self.push(
-            Reason::Invalid,
+            ViolationReason::Invalid,
             field,
             format!("Invalid value: {shown}: {detail}"),
         );

@@ -9,7 +9,7 @@ use super::correlate::Correlated;
 use super::node::{NodeCheck, NodeType, SchemaNode};
 use super::number::is_integer;
 use super::result::ValidationOutcome;
-use crate::violation::{Reason, Violations, show};
+use crate::violation::{ViolationReason, Violations, show};
 use mizzen_value::json;
 use mizzen_value::{Map, Value};
 
@@ -170,7 +170,7 @@ impl Validator<'_> {
             "Invalid value: {found}: {} in body must be of type {wanted}: {found}",
             self.path
         );
-        outcome.push(Reason::TypeInvalid, self.field(), message);
+        outcome.push(ViolationReason::TypeInvalid, self.field(), message);
     }
 
     /// Validates length and pattern, of which the first failure is reported, and the format.
@@ -182,7 +182,7 @@ impl Validator<'_> {
                 NodeCheck::MaxLength(max) if length(max) => {
                     let unit = if *max == 1 { "byte" } else { "bytes" };
                     let message = format!("Too long: may not be more than {max} {unit}");
-                    outcome.push(Reason::TooLong, self.field(), message);
+                    outcome.push(ViolationReason::TooLong, self.field(), message);
                     break;
                 }
                 NodeCheck::MinLength(min) if !length(&(min - 1)) => {
@@ -210,7 +210,7 @@ impl Validator<'_> {
                 let (name, text) = (format.name, json::quote(text));
                 let message =
                     format!("Invalid value: {text}: {path} in body must be of type {name}: {text}");
-                outcome.push(Reason::TypeInvalid, self.field(), message);
+                outcome.push(ViolationReason::TypeInvalid, self.field(), message);
             }
         }
     }
@@ -254,7 +254,7 @@ impl Validator<'_> {
     fn too_many(&self, size: i64, max: i64, outcome: &mut ValidationOutcome) {
         let unit = if max == 1 { "item" } else { "items" };
         let message = format!("Too many: {size}: must have at most {max} {unit}");
-        outcome.push(Reason::TooMany, self.field(), message);
+        outcome.push(ViolationReason::TooMany, self.field(), message);
     }
 
     /// Validates `enum`.
@@ -278,7 +278,7 @@ impl Validator<'_> {
             show(value),
             words.join(", ")
         );
-        outcome.push(Reason::NotSupported, self.field(), message);
+        outcome.push(ViolationReason::NotSupported, self.field(), message);
     }
 
     fn members(
@@ -337,7 +337,11 @@ impl Validator<'_> {
         {
             self.path.push('.');
             self.path += name;
-            outcome.push(Reason::Required, self.field(), "Required value".into());
+            outcome.push(
+                ViolationReason::Required,
+                self.field(),
+                "Required value".into(),
+            );
             self.path.truncate(length);
         }
     }

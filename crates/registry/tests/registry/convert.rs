@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mizzen_object::{Kind, Status, schema};
-use mizzen_registry::{Convert, Event, Future, ListOptions, Record, WatchOptions};
+use mizzen_registry::{BoxFuture, Convert, ListOptions, Record, WatchEvent, WatchOptions};
 use mizzen_value::Value;
 
 use crate::rig::{UpdateOptions, each_store, key, names, record, selected};
@@ -64,12 +64,12 @@ impl Convert for Renamer {
         &'a self,
         objects: Vec<Value>,
         kind: &'a Kind,
-    ) -> Future<'a, Result<Vec<Value>, Status>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         self.calls.lock().push(objects.len());
         Box::pin(async move { self.turn_all(objects, kind) })
     }
 
-    fn write<'a>(&'a self, object: Value, _: &'a Kind) -> Future<'a, Result<Value, Status>> {
+    fn write<'a>(&'a self, object: Value, _: &'a Kind) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move { Ok(self.turn_all(vec![object], &self.kinds[0])?.remove(0)) })
     }
 
@@ -77,7 +77,7 @@ impl Convert for Renamer {
         &'a self,
         objects: Vec<Value>,
         kind: &'a Kind,
-    ) -> Future<'a, Result<Vec<Value>, Status>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move { self.turn_all(objects, kind) })
     }
 
@@ -138,7 +138,7 @@ async fn a_built_in_object_leaves_a_selection_in_the_version_that_is_watched() {
             .await
             .unwrap();
         let events = watch.next().await.ok().unwrap();
-        let Event::Object(change, object) = &events[0] else {
+        let WatchEvent::Object(change, object) = &events[0] else {
             panic!("an object")
         };
         let object = object.value();
@@ -388,7 +388,7 @@ async fn a_custom_object_leaves_a_selection_in_the_version_that_is_watched() {
             .await
             .unwrap();
         let events = watch.next().await.ok().unwrap();
-        let Event::Object(change, object) = &events[0] else {
+        let WatchEvent::Object(change, object) = &events[0] else {
             panic!("an object")
         };
         let object = object.value();

@@ -1,7 +1,7 @@
 //! Records that cannot be decoded: an error for each of their readers, and for nothing else.
 
 use mizzen_registry::{
-    Changes, DeleteOptions, Follower, ListOptions, NoGate, Resource, WatchOptions,
+    DeleteOptions, FollowedChanges, Follower, ListOptions, NoAdmission, Resource, WatchOptions,
 };
 use mizzen_store::{Draft, Expect, Write};
 
@@ -70,7 +70,7 @@ async fn a_record_that_cannot_be_decoded_is_an_error_for_every_reader() {
             let (all, options) = (ListOptions::default(), DeleteOptions::default());
             let emptied = rig
                 .registry
-                .delete_collection(&maps, &all, &options, &NoGate);
+                .delete_collection(&maps, &all, &options, &NoAdmission);
             seen.push(emptied.await.err().unwrap());
             let watch = rig.registry.watch(&maps, WatchOptions::default()).await;
             seen.push(watch.err().unwrap());
@@ -157,12 +157,12 @@ async fn an_index_has_every_object_but_the_one_that_cannot_be_decoded() {
         rig.create(&maps, &named("b")).await.unwrap();
         corrupt(&rig, &maps, "not json").await;
         let mut follower = Follower::new(maps.clone());
-        let Changes::All(objects) = follower.changes() else {
+        let FollowedChanges::All(objects) = follower.changes() else {
             panic!("everything at first")
         };
         assert_eq!(objects.len(), 1);
         corrupt(&rig, &maps, "{}").await;
-        let Changes::Some(changed) = follower.changes() else {
+        let FollowedChanges::Some(changed) = follower.changes() else {
             panic!("what has changed")
         };
         assert!(

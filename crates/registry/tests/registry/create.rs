@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 
 use mizzen_object::Status;
-use mizzen_registry::{DeleteOptions, Future, Gate, NoGate};
+use mizzen_registry::{BoxFuture, DeleteOptions, NoAdmission, ValidatingAdmission};
 use mizzen_value::Value;
 use mizzen_value::time::from_unix;
 
@@ -64,7 +64,7 @@ async fn a_new_object_cannot_have_a_version_unless_it_is_not_stored() {
         let expected = "resourceVersion should not be set on objects to be created";
         assert_eq!((refusal.code, refusal.message.as_str()), (500, expected));
         let object = rig
-            .create_with(&maps, versioned, &dry_run(), &NoGate)
+            .create_with(&maps, versioned, &dry_run(), &NoAdmission)
             .await
             .unwrap()
             .value();
@@ -125,7 +125,7 @@ async fn a_dry_run_stores_nothing_and_takes_no_revision() {
     for rig in each_store() {
         let (maps, before) = (rig.config_maps(), rig.revision());
         let object = rig
-            .create_with(&maps, &named("a"), &dry_run(), &NoGate)
+            .create_with(&maps, &named("a"), &dry_run(), &NoAdmission)
             .await
             .unwrap();
         assert_eq!(object.value()["metadata"]["name"].str(), "a");
@@ -133,7 +133,7 @@ async fn a_dry_run_stores_nothing_and_takes_no_revision() {
         assert_eq!((rig.revision(), maps.space().snapshot().len()), (before, 0));
         rig.create(&maps, &named("a")).await.unwrap();
         let again = rig
-            .create_with(&maps, &named("a"), &dry_run(), &NoGate)
+            .create_with(&maps, &named("a"), &dry_run(), &NoAdmission)
             .await;
         assert_eq!(again.err().unwrap().reason, "AlreadyExists");
     }
@@ -166,12 +166,12 @@ struct Judge {
     seen: Mutex<Vec<(Option<Value>, Option<Value>)>>,
 }
 
-impl Gate for Judge {
+impl ValidatingAdmission for Judge {
     fn check<'a>(
         &'a self,
         new: Option<&'a Value>,
         old: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         self.seen.lock().push((new.cloned(), old.cloned()));
         let name = new.or(old).unwrap()["metadata"]["name"].str();
         let refused = name.starts_with("no");

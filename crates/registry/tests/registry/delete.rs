@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mizzen_object::Status;
-use mizzen_registry::{DeleteOptions, Future, Gate, ListOptions, NoGate, Propagation, Resource};
+use mizzen_registry::{
+    BoxFuture, DeleteOptions, ListOptions, NoAdmission, Propagation, Resource, ValidatingAdmission,
+};
 use mizzen_value::Value;
 use mizzen_value::time::from_unix;
 
@@ -200,12 +202,12 @@ struct Overtakes<'a> {
     n_checks: AtomicUsize,
 }
 
-impl Gate for Overtakes<'_> {
+impl ValidatingAdmission for Overtakes<'_> {
     fn check<'a>(
         &'a self,
         _: Option<&'a Value>,
         old: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             if self.n_checks.fetch_add(1, Ordering::Relaxed) == 0 {
                 let mut new = old.unwrap().clone();
@@ -258,7 +260,7 @@ async fn a_collection_is_deleted_as_far_as_it_is_selected() {
         let options = DeleteOptions::default();
         let deleted = rig
             .registry
-            .delete_collection(&maps, &list, &options, &NoGate)
+            .delete_collection(&maps, &list, &options, &NoAdmission)
             .await;
         assert_eq!(crate::rig::names(&deleted.ok().unwrap()), ["a", "c"]);
         let left = rig.list(&maps, &ListOptions::default()).await.ok().unwrap();

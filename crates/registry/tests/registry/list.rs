@@ -33,7 +33,7 @@ async fn every_page_shows_the_state_of_the_first() {
         let options = DeleteOptions::default();
         let key = crate::rig::key("m3");
         rig.registry
-            .delete(&maps, &key, &options, &mizzen_registry::NoGate)
+            .delete(&maps, &key, &options, &mizzen_registry::NoAdmission)
             .await
             .unwrap();
         let second = rig.list(&maps, &page(2, &first.token)).await.ok().unwrap();
@@ -179,7 +179,7 @@ async fn what_was_written_is_read_after_the_store_was_opened_again() {
         let rig = rig.reopened().await;
         let maps = rig.config_maps();
         let after = rig.list(&maps, &ListOptions::default()).await.ok().unwrap();
-        let texts = |list: &mizzen_registry::List| {
+        let texts = |list: &mizzen_registry::ObjectList| {
             list.items
                 .iter()
                 .map(|item| item.json.clone())

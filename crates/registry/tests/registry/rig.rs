@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::{Action, Kind, Status, custom, default, schema};
 use mizzen_registry::{
-    Change, Create, DeleteOptions, Deleted, Event, Future, Gate, Key, List, ListOptions, NoGate,
-    Object, Record, Registry, Resource, Selection, Store, StoreOptions, Update, Updated, Watch,
-    WatchOptions,
+    BoxFuture, Create, DeleteOptions, Deleted, Key, ListOptions, NoAdmission, Object, ObjectList,
+    Record, Registry, Resource, ResourceWatch, Selection, Store, StoreOptions, Update, UpdateFn,
+    Updated, ValidatingAdmission, WatchEvent, WatchOptions,
 };
 use mizzen_value::clock::{Clock, Random};
 use mizzen_value::{Value, json, value};
@@ -158,7 +158,7 @@ impl Rig {
     }
 
     pub(crate) async fn create(&self, resource: &Resource, text: &str) -> Result<Object, Status> {
-        self.create_with(resource, text, &CreateOptions::default(), &NoGate)
+        self.create_with(resource, text, &CreateOptions::default(), &NoAdmission)
             .await
     }
 
@@ -167,7 +167,7 @@ impl Rig {
         resource: &Resource,
         text: &str,
         options: &CreateOptions,
-        gate: &dyn Gate,
+        gate: &dyn ValidatingAdmission,
     ) -> Result<Object, Status> {
         let namespace = if resource.kind().is_namespaced() {
             "ns"
@@ -207,7 +207,7 @@ impl Rig {
         &self,
         resource: &Resource,
         options: &UpdateOptions,
-        change: &mut dyn Change,
+        change: &mut dyn UpdateFn,
     ) -> Result<Updated, Status> {
         let UpdateOptions {
             action,
@@ -232,7 +232,7 @@ impl Rig {
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
         self.registry
-            .delete(resource, &key("a"), options, &NoGate)
+            .delete(resource, &key("a"), options, &NoAdmission)
             .await
     }
 
@@ -245,12 +245,12 @@ impl Rig {
         &self,
         resource: &Resource,
         options: &ListOptions,
-    ) -> Result<List, Status> {
+    ) -> Result<ObjectList, Status> {
         self.registry.read_list(resource, options).await
     }
 
     /// A watch of everything after `version`.
-    pub(crate) async fn watch(&self, resource: &Resource, version: &str) -> Watch {
+    pub(crate) async fn watch(&self, resource: &Resource, version: &str) -> ResourceWatch {
         let options = WatchOptions {
             version: version.into(),
             ..WatchOptions::default()
@@ -290,7 +290,7 @@ pub(crate) fn draft(resource: &Resource, text: &str) -> Value {
     if kind.is_namespaced() {
         draft.entry("metadata").set("namespace", "ns");
     }
-    kind.hooks.read(&mut draft).unwrap();
+    kind.hooks.normalize(&mut draft).unwrap();
     default::apply(&kind.root, &mut draft);
     kind.hooks.default(&mut draft);
     schema::canonical(&kind.root, &mut draft);
@@ -299,8 +299,8 @@ pub(crate) fn draft(resource: &Resource, text: &str) -> Value {
 
 struct Edit<F>(F);
 
-impl<F: FnMut(Option<&Value>) -> Value + Send> Change for Edit<F> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl<F: FnMut(Option<&Value>) -> Value + Send> UpdateFn for Edit<F> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         let new = (self.0)(current);
         Box::pin(async { Ok(new) })
     }
@@ -324,13 +324,13 @@ pub(crate) fn selected(labels: &str, fields: &str) -> Selection {
     }
 }
 
-pub(crate) fn names(list: &List) -> Vec<String> {
+pub(crate) fn names(list: &ObjectList) -> Vec<String> {
     let name = |object: &Object| object.value()["metadata"]["name"].str().to_owned();
     list.items.iter().map(name).collect()
 }
 
 /// The next `n` events: what happened, and the object's name and version.
-pub(crate) async fn next_events(watch: &mut Watch, n: usize) -> Vec<String> {
+pub(crate) async fn next_events(watch: &mut ResourceWatch, n: usize) -> Vec<String> {
     let mut seen = Vec::new();
     while seen.len() < n {
         seen.extend(watch.next().await.ok().unwrap().iter().map(show));
@@ -338,15 +338,15 @@ pub(crate) async fn next_events(watch: &mut Watch, n: usize) -> Vec<String> {
     seen
 }
 
-fn show(event: &Event) -> String {
+fn show(event: &WatchEvent) -> String {
     match event {
-        Event::Object(change, object) => {
+        WatchEvent::Object(change, object) => {
             let value = object.value();
             let metadata = &value["metadata"];
             let (name, version) = (metadata["name"].str(), metadata["resourceVersion"].str());
             format!("{} {name} {version}", change.word())
         }
-        Event::Initial(revision) => format!("INITIAL {revision}"),
+        WatchEvent::Initial(revision) => format!("INITIAL {revision}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Changing objects: conflicts, retries, preconditions, parts, dry run.
 
 use mizzen_object::{Action, Status};
-use mizzen_registry::{Change, DeleteOptions, Future, Resource};
+use mizzen_registry::{BoxFuture, DeleteOptions, Resource, UpdateFn};
 use mizzen_value::Value;
 
 use crate::rig::{Rig, UpdateOptions, each_store, named};
@@ -54,8 +54,8 @@ struct Overtaken<'a> {
     n_calls: usize,
 }
 
-impl Change for Overtaken<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for Overtaken<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             let current = current.unwrap();
             self.n_calls += 1;

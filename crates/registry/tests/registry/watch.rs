@@ -1,6 +1,6 @@
 //! Watching objects: from a revision, from the beginning, through a selector, after the window has moved on.
 
-use mizzen_registry::{Bounds, Create, Event, StoreOptions, WatchOptions};
+use mizzen_registry::{Create, StoreOptions, WatchEvent, WatchOptions, WindowLimits};
 use mizzen_value::Value;
 
 use crate::rig::{UpdateOptions, each_store, each_store_with, named, next_events, selected};
@@ -72,7 +72,7 @@ async fn an_object_that_leaves_the_selection_is_deleted_as_it_was_seen_last_at_t
             .await
             .unwrap();
         let events = watch.next().await.ok().unwrap();
-        let Event::Object(change, object) = &events[0] else {
+        let WatchEvent::Object(change, object) = &events[0] else {
             panic!("an object")
         };
         let object = object.value();
@@ -86,7 +86,7 @@ async fn an_object_that_leaves_the_selection_is_deleted_as_it_was_seen_last_at_t
             "as it was seen last"
         );
         let next = match events.get(1) {
-            Some(Event::Object(change, _)) => change.word(),
+            Some(WatchEvent::Object(change, _)) => change.word(),
             _ => next_events(&mut watch, 1).await[0]
                 .split(' ')
                 .next()
@@ -121,7 +121,7 @@ async fn a_deleted_object_keeps_what_looks_like_its_version_elsewhere() {
             .await
             .unwrap();
         let events = watch.next().await.ok().unwrap();
-        let Event::Object(_, object) = &events[0] else {
+        let WatchEvent::Object(_, object) = &events[0] else {
             panic!("an object")
         };
         let object = object.value();
@@ -162,10 +162,10 @@ async fn a_watch_sees_one_namespace_if_asked_to() {
 
 #[tokio::test]
 async fn a_watch_from_before_the_window_is_refused_and_one_that_falls_out_of_it_ends() {
-    let window = Bounds {
+    let window = WindowLimits {
         min_events: 2,
         max_events: 2,
-        ..Bounds::default()
+        ..WindowLimits::default()
     };
     for rig in each_store_with(&StoreOptions {
         window,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kube::Client;
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Server, User};
 use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};

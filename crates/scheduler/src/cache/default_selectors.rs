@@ -38,7 +38,7 @@ impl DefaultSelectors {
             .map(|controller| &controller["spec"]["selector"])
             .and_then(|selector| match kind {
                 "ReplicationController" => Some(exact_selector(selector)),
-                _ => LabelSelector::of(selector),
+                _ => LabelSelector::from_value(selector),
             });
         match selector {
             Some(selector) => self.controllers.insert((kind, key.clone()), selector),

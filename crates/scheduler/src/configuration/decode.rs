@@ -1,7 +1,7 @@
 //! Strict decoding of a configuration file and of the arguments of in-tree plugins: no unknown or
 //! duplicate field, each of its type.
 
-use mizzen_object::config_file::{self, ConfigFileError, Scheme};
+use mizzen_object::config_file::{self, ConfigFileError, ConfigScheme};
 use mizzen_object::decode::{TypeMeta, type_meta};
 use mizzen_object::schema;
 use mizzen_value::{Str, Value, json, time};
@@ -35,7 +35,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Value, ConfigurationError> {
         include_str!("../../data/configuration.types"),
     )];
     let types = schema::parse(files).expect("the embedded schema parses");
-    let scheme = Scheme {
+    let scheme = ConfigScheme {
         name: "pkg/scheduler/apis/config/scheme/scheme.go:29",
         kinds: &KINDS,
         types: &types,
@@ -59,7 +59,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Value, ConfigurationError> {
 }
 
 /// The strict decoding errors of all plugin arguments.
-fn plugin_args_errors(scheme: &Scheme, file: &Value) -> Result<Vec<String>, ConfigFileError> {
+fn plugin_args_errors(scheme: &ConfigScheme, file: &Value) -> Result<Vec<String>, ConfigFileError> {
     let mut complaints = Vec::new();
     for (profile_idx, profile) in file["profiles"].list().iter().enumerate() {
         for (config_idx, config) in profile["pluginConfig"].list().iter().enumerate() {
@@ -77,7 +77,7 @@ fn plugin_args_errors(scheme: &Scheme, file: &Value) -> Result<Vec<String>, Conf
 /// The strict decoding errors of one plugin's arguments. Those of out-of-tree plugins can be
 /// anything.
 fn decode_plugin_args(
-    scheme: &Scheme,
+    scheme: &ConfigScheme,
     plugin: &str,
     args: &Value,
 ) -> Result<Vec<String>, ConfigFileError> {

@@ -41,7 +41,7 @@ impl Configuration {
     }
 
     fn from_value(value: &Value) -> Result<Configuration, ConfigurationError> {
-        if let Some(problems) = validate(value).in_one() {
+        if let Some(problems) = validate(value).aggregate() {
             return Err(ConfigurationError(problems));
         }
         let extenders: Vec<ExtenderOptions> = value["extenders"]

@@ -1,11 +1,11 @@
 //! Choosing among the nodes with the highest score.
 
-use mizzen_sdk::seam::Chance;
+use mizzen_sdk::clock::Rng;
 
 use crate::cache::Slot;
 
 /// A random one of the nodes with the highest score.
-pub(crate) fn select_host(nodes: &[Slot], scores: &[i64], chance: &Chance) -> Option<Slot> {
+pub(crate) fn select_host(nodes: &[Slot], scores: &[i64], chance: &Rng) -> Option<Slot> {
     let best = scores.iter().max()?;
     let n_best = scores.iter().filter(|score| *score == best).count();
     let which = if n_best > 1 {
@@ -25,7 +25,7 @@ mod tests {
 
     #[track_caller]
     fn check(scores: &[i64], chance: f64, picked: Option<Slot>) {
-        let chance: Chance = Arc::new(move || chance);
+        let chance: Rng = Arc::new(move || chance);
         let nodes: Vec<Slot> = (10..).take(scores.len()).collect();
         assert_eq!(select_host(&nodes, scores, &chance), picked, "{scores:?}");
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
-use mizzen_sdk::seam::Clock;
-use mizzen_transport::{Call, Client, Limit, SendError, read_body};
+use mizzen_sdk::clock::Clock;
+use mizzen_transport::{CallLimit, Client, RedirectingCall, SendError, read_body};
 use mizzen_value::{Value, json};
 use tokio::time::Instant;
 
@@ -49,11 +49,11 @@ impl ExtenderClient {
     /// Posts the arguments of a verb and returns the decoded response.
     pub(crate) async fn post(&self, verb: &str, arguments: &Value) -> Result<Value, String> {
         let url = format!("{}/{verb}", self.url);
-        let limit = Limit {
+        let limit = CallLimit {
             until: Instant::now() + self.timeout,
             bytes: MAX_RESPONSE,
         };
-        let call = Call::post_json(url.as_str(), json::to_string(arguments));
+        let call = RedirectingCall::post_json(url.as_str(), json::to_string(arguments));
         let response = call
             .send(&self.client, limit.until, |uri| self.tls.target(uri))
             .await

@@ -6,7 +6,7 @@ mod tls;
 use std::time::Duration;
 
 use mizzen_sdk::Object;
-use mizzen_sdk::seam::Clock;
+use mizzen_sdk::clock::Clock;
 use mizzen_value::{Str, Value, value};
 
 use crate::model::PodInfo;

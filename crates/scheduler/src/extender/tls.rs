@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
-use mizzen_transport::{Identity, SendError, Target, Trust, check_certificates, check_key};
+use mizzen_transport::{ClientIdentity, SendError, Target, Trust, check_certificates, check_key};
 use mizzen_value::Value;
 
 use super::ExtenderOptions;
@@ -15,7 +15,7 @@ pub(super) struct ExtenderTls {
     /// The server name to verify, if it is not the host.
     server_name: Option<String>,
     /// The client certificate.
-    pub(super) identity: Option<Identity>,
+    pub(super) identity: Option<ClientIdentity>,
 }
 
 impl ExtenderTls {
@@ -95,12 +95,12 @@ fn read_pem(tls: &Value, data: &'static str, file: &'static str) -> Result<Optio
 }
 
 /// The client certificate and key. One without the other is an error, though Kubernetes ignores it.
-fn read_identity(tls: &Value) -> Result<Option<Identity>, String> {
+fn read_identity(tls: &Value) -> Result<Option<ClientIdentity>, String> {
     let certificate = read_pem(tls, "certData", "certFile")?;
     let key = read_pem(tls, "keyData", "keyFile")?;
     match (certificate, key) {
         (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => Ok(Some(Identity {
+        (Some(certificate), Some(key)) => Ok(Some(ClientIdentity {
             certificate: certificate.checked(check_certificates)?,
             key: key.checked(check_key)?,
         })),

@@ -43,7 +43,7 @@ impl AffinityTerm {
             .iter()
             .map(|name| name.str().into())
             .collect();
-        let namespace_selector = LabelSelector::of(&term["namespaceSelector"]);
+        let namespace_selector = LabelSelector::from_value(&term["namespaceSelector"]);
         if namespaces.is_empty() && namespace_selector.is_none() {
             namespaces.push(namespace.into());
         }
@@ -52,7 +52,8 @@ impl AffinityTerm {
             topology_key: term["topologyKey"].str().into(),
             namespaces: namespaces.into(),
             namespace_selector,
-            selector: LabelSelector::of(&term["labelSelector"]).unwrap_or_else(matches_nothing),
+            selector: LabelSelector::from_value(&term["labelSelector"])
+                .unwrap_or_else(matches_nothing),
         }
     }
 

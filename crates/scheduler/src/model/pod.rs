@@ -97,8 +97,8 @@ impl PodInfo {
                 .int()
                 .clamp(i32::MIN.into(), i32::MAX.into()) as i32,
             never_preempts: spec["preemptionPolicy"].str() == "Never",
-            is_terminating: object.is_going(),
-            is_preempted: object.is_going() && is_preempted(&status["conditions"]),
+            is_terminating: object.is_terminating(),
+            is_preempted: object.is_terminating() && is_preempted(&status["conditions"]),
             started: time::to_unix(status["startTime"].str()),
             requests: PodRequests::from_pod(object),
             host_ports: HostPort::list(spec),

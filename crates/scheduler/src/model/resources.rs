@@ -102,7 +102,7 @@ impl ResourceAmounts {
 
 /// A quantity in the unit of its resource.
 pub(crate) fn quantity_amount(name: &str, quantity: &Value) -> i64 {
-    let quantity = Quantity::of(quantity.str());
+    let quantity = Quantity::parse_or_zero(quantity.str());
     if name == "cpu" {
         quantity.milli_value()
     } else {

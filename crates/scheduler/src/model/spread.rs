@@ -31,7 +31,7 @@ impl SpreadConstraint {
 
     fn from_value(constraint: &Value, labels: &Labels) -> SpreadConstraint {
         let mut selector =
-            LabelSelector::of(&constraint["labelSelector"]).unwrap_or_else(matches_nothing);
+            LabelSelector::from_value(&constraint["labelSelector"]).unwrap_or_else(matches_nothing);
         for key in constraint["matchLabelKeys"].list() {
             if let Some(value) = labels.get(key.str()) {
                 let operator = SelectorOperator::In(vec![value.into()]);

@@ -33,7 +33,7 @@ struct BudgetAllowance<'a> {
 
 impl<'a> BudgetAllowance<'a> {
     fn new(key: &'a Key, budget: &'a Object) -> Option<BudgetAllowance<'a>> {
-        let selector = LabelSelector::of(&budget["spec"]["selector"])
+        let selector = LabelSelector::from_value(&budget["spec"]["selector"])
             .filter(|selector| !selector.is_empty())?;
         Some(BudgetAllowance {
             key,

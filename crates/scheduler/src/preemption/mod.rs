@@ -8,7 +8,7 @@ mod victims;
 
 use std::sync::Arc;
 
-use mizzen_sdk::seam::Chance;
+use mizzen_sdk::clock::Rng;
 use mizzen_value::Str;
 
 use crate::cache::Slot;
@@ -60,7 +60,7 @@ pub(crate) fn find_candidates(
     case: &PreemptionContext,
     diagnosis: &Diagnosis,
     candidate_limits: CandidateLimits,
-    chance: &Chance,
+    chance: &Rng,
 ) -> CandidateSearch {
     if let Err(message) = check_eligible_to_preempt(case, diagnosis) {
         return CandidateSearch::None {
@@ -119,7 +119,7 @@ fn dry_run_preemption(
     case: &PreemptionContext,
     potential: &[Slot],
     candidate_limits: CandidateLimits,
-    chance: &Chance,
+    chance: &Rng,
     refused: &mut Diagnosis,
 ) -> Vec<PreemptionCandidate> {
     if potential.is_empty() {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use http::Method;
 use kube::Client;
-use mizzen_apiserver::seams::{Counter, VirtualClock};
+use mizzen_apiserver::clock::{CountingRandom, VirtualClock};
 use mizzen_apiserver::{Server, User};
 use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler::{Configuration, Handle, Options, StartError, start};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
 use mizzen_sdk::resource::{EVENTS, NODES, PODS, PRIORITY_CLASSES};
-use mizzen_sdk::{Key, Object, Resource, seam};
+use mizzen_sdk::{Key, Object, Resource, clock};
 use mizzen_value::{Value, json, yaml};
 use tokio::time::sleep;
 
@@ -50,7 +50,7 @@ impl Cluster {
     ) -> Result<Cluster, StartError> {
         let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
+        let registry = Registry::new(store, Arc::new(clock), Arc::new(CountingRandom::default()));
         let server = mizzen_controlplane::server(
             registry,
             ServerOptions {
@@ -71,8 +71,8 @@ impl Cluster {
             create_node(&api, name, "{}").await;
         }
         let mut options = Options::new(client(&server));
-        options.clock = seam::told_by(clock);
-        options.chance = Arc::new(|| 0.0);
+        options.clock = clock::following(clock);
+        options.rng = Arc::new(|| 0.0);
         options.host = "h".into();
         choose(&mut options);
         let scheduler = start(options)?;

@@ -344,7 +344,7 @@ async fn extender_filters_preemption_victims() {
         !pod["metadata"]["deletionTimestamp"].is_null()
     })
     .await;
-    assert!(!cluster.get(&PODS, "default/a").await.is_going());
+    assert!(!cluster.get(&PODS, "default/a").await.is_terminating());
     let vip = wait(&cluster, "vip", |pod| {
         !pod["status"]["nominatedNodeName"].is_null()
     })

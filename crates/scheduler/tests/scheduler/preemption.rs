@@ -15,7 +15,7 @@ async fn lowest_priority_pods_are_preempted() {
     cluster.pod_of("vip", "2", 1000).await;
     cluster.settle().await;
     let low = cluster.get(&PODS, "default/low").await;
-    assert!(low.is_going(), "it has time to go");
+    assert!(low.is_terminating(), "it has time to go");
     let types: Vec<&str> = low["status"]["conditions"]
         .list()
         .iter()
@@ -49,7 +49,7 @@ async fn lowest_priority_pods_are_preempted() {
     assert_eq!(cluster.place("vip").await, "n1");
     assert!(cluster.get(&PODS, "default/vip").await["status"]["nominatedNodeName"].is_null());
     assert_eq!(cluster.place("middle").await, "n1");
-    assert!(!cluster.get(&PODS, "default/middle").await.is_going());
+    assert!(!cluster.get(&PODS, "default/middle").await.is_terminating());
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,6 +123,6 @@ async fn disruption_budgets_are_respected_if_possible() {
         .await;
     cluster.pod_of("vip", "3", 10).await;
     cluster.settle().await;
-    assert!(cluster.get(&PODS, "default/free").await.is_going());
-    assert!(!cluster.get(&PODS, "default/guarded").await.is_going());
+    assert!(cluster.get(&PODS, "default/free").await.is_terminating());
+    assert!(!cluster.get(&PODS, "default/guarded").await.is_terminating());
 }

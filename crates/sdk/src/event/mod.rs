@@ -64,7 +64,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::seam::{self, Clock};
+use crate::clock::{self, Clock};
 use correlate::Correlator;
 
 /// The capacity of the queue.
@@ -209,7 +209,7 @@ pub struct Broadcaster {
 impl Broadcaster {
     /// Sends events to `sinks`, in the background.
     pub fn new(sinks: Vec<Box<dyn Sink>>) -> Broadcaster {
-        Broadcaster::with(sinks, Limits::default(), seam::wall_clock())
+        Broadcaster::with(sinks, Limits::default(), clock::wall_clock())
     }
 
     /// With limits and a clock.

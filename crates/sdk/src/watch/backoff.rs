@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::seam::{self, Chance};
+use crate::clock::{self, Rng};
 
 /// Exponential back-off with jitter. It resets after a time without failures.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct Backoff {
     /// The time without failures after which the back-off resets.
     pub reset: Duration,
     /// The random source: waits are longer by up to this share.
-    pub chance: Chance,
+    pub rng: Rng,
     wait: Option<Duration>,
     failed: Option<Instant>,
 }
@@ -29,7 +29,7 @@ impl Default for Backoff {
             base,
             max,
             reset: Duration::from_secs(120),
-            chance: seam::chance(),
+            rng: clock::rng(),
             wait: None,
             failed: None,
         }
@@ -45,11 +45,11 @@ impl Backoff {
         }
         let wait = self.wait.map_or(self.base, |wait| wait * 2).min(self.max);
         (self.wait, self.failed) = (Some(wait), Some(now));
-        wait.mul_f64(1.0 + (self.chance)())
+        wait.mul_f64(1.0 + (self.rng)())
     }
 
     /// Adds jitter to `time`.
     pub(crate) fn jitter(&self, time: Duration) -> Duration {
-        time.mul_f64(1.0 + (self.chance)())
+        time.mul_f64(1.0 + (self.rng)())
     }
 }

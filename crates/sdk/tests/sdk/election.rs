@@ -47,7 +47,7 @@ impl Drop for Term {
 
 fn options(name: &str) -> Options {
     Options {
-        chance: Arc::new(|| 0.5),
+        rng: Arc::new(|| 0.5),
         ..Options::new(name)
     }
 }
@@ -340,7 +340,7 @@ async fn invalid_durations_are_rejected() {
 }
 
 /// A wall clock that is `offset` seconds off.
-fn clock(offset: &Arc<AtomicI64>) -> mizzen_sdk::seam::Clock {
+fn clock(offset: &Arc<AtomicI64>) -> mizzen_sdk::clock::Clock {
     let (began, offset) = (Instant::now(), offset.clone());
     Arc::new(move || {
         let seconds =

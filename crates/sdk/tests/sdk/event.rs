@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
+use mizzen_sdk::clock::Clock;
 use mizzen_sdk::event::{ApiSink, Broadcaster, CorrelatedEvent, Limits, Note, Sink};
-use mizzen_sdk::seam::Clock;
 use serde_json::{Value, json};
 
 use crate::wire::Wire;

@@ -284,7 +284,7 @@ async fn failures_are_reported_with_growing_back_off() {
         on_error: Some(Arc::new(move |error| log.lock().push(error.to_string()))),
         ..Options::default()
     };
-    options.backoff.chance = Arc::new(|| 0.0);
+    options.backoff.rng = Arc::new(|| 0.0);
     let informer: Informer<ConfigMap> =
         Informer::with_options(ListWatch::namespaced(wire.client(), "default"), options);
     let start = tokio::time::Instant::now();

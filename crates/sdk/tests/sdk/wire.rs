@@ -13,7 +13,7 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body as ClientBody;
-use mizzen_apiserver::seams::Counter;
+use mizzen_apiserver::clock::CountingRandom;
 use mizzen_apiserver::{Body, Options, Server, User};
 use mizzen_registry::{Registry, Store};
 use mizzen_value::clock::Clock;
@@ -87,7 +87,11 @@ impl Wire {
     }
 
     fn serve(store: &Store) -> Server {
-        let registry = Registry::new(store.clone(), Arc::new(Still), Arc::new(Counter::default()));
+        let registry = Registry::new(
+            store.clone(),
+            Arc::new(Still),
+            Arc::new(CountingRandom::default()),
+        );
         mizzen_controlplane::server(registry, Options::default())
     }
 

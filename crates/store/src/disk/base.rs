@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use super::file_ops::Sink;
-use super::frame::{HEADER, Identity, Role};
-use super::{Place, codec};
-use crate::seal::{self, MaybeSealer};
-use crate::{Live, Record};
+use super::file_ops::FileWriter;
+use super::frame::{FileIdentity, FileRole, HEADER};
+use super::{JournalDir, codec};
+use crate::encryption::{self, MaybeEncryptor};
+use crate::{LiveRecords, Record};
 
 /// How many bytes of records go into one frame.
 const FRAME: usize = 256 << 10;
@@ -25,10 +25,10 @@ impl Compaction {
     /// Writes `live` as the base of `generation`, whose log has begun, into the file `reserve` if there is one, and then
     /// removes what is older.
     pub(super) fn start(
-        place: &Place,
+        place: &JournalDir,
         generation: u64,
-        live: Live,
-        sealer: MaybeSealer,
+        live: LiveRecords,
+        sealer: MaybeEncryptor,
         reserve: Option<PathBuf>,
     ) -> io::Result<Compaction> {
         let (place, stop) = (place.clone(), Arc::<AtomicBool>::default());
@@ -79,24 +79,24 @@ impl Drop for Compaction {
 }
 
 fn write(
-    place: &Place,
+    place: &JournalDir,
     generation: u64,
-    live: &Live,
-    sealer: MaybeSealer,
+    live: &LiveRecords,
+    sealer: MaybeEncryptor,
     reserve: Option<PathBuf>,
     stop: &AtomicBool,
 ) -> io::Result<u64> {
-    let identity = Identity {
-        role: Role::Base,
+    let identity = FileIdentity {
+        role: FileRole::Base,
         generation,
     };
     let path = place.base(generation);
     let (_, length) = place.draft(&path, reserve, |file| {
-        let sink = BufWriter::new(Sink {
+        let sink = BufWriter::new(FileWriter {
             ops: &place.ops,
             file,
         });
-        let mut base = Base {
+        let mut base = BaseWriter {
             identity,
             file: sink,
             length: HEADER,
@@ -115,16 +115,16 @@ fn write(
     Ok(length)
 }
 
-struct Base<'a> {
-    identity: Identity,
-    file: BufWriter<Sink<'a>>,
+struct BaseWriter<'a> {
+    identity: FileIdentity,
+    file: BufWriter<FileWriter<'a>>,
     length: u64,
     buffer: Vec<u8>,
-    sealer: MaybeSealer,
+    sealer: MaybeEncryptor,
 }
 
-impl Base<'_> {
-    fn write_records(&mut self, live: &Live, stop: &AtomicBool) -> io::Result<()> {
+impl BaseWriter<'_> {
+    fn write_records(&mut self, live: &LiveRecords, stop: &AtomicBool) -> io::Result<()> {
         let mut records = live.records().peekable();
         let mut n_records = 0;
         while records.peek().is_some() {
@@ -161,9 +161,16 @@ impl Base<'_> {
 }
 
 /// Writes a record in its current form: a record under an old key is encrypted under the new one.
-fn put(buffer: &mut Vec<u8>, sealer: &MaybeSealer, space: &str, record: &Record) -> io::Result<()> {
+fn put(
+    buffer: &mut Vec<u8>,
+    sealer: &MaybeEncryptor,
+    space: &str,
+    record: &Record,
+) -> io::Result<()> {
     let sealed = match sealer {
-        Some(sealer) => seal::seal_again(&**sealer, space, record).map_err(io::Error::other)?,
+        Some(sealer) => {
+            encryption::encrypt_record(&**sealer, space, record).map_err(io::Error::other)?
+        }
         None => None,
     };
     match sealed {

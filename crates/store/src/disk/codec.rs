@@ -2,7 +2,7 @@
 //!
 //! Numbers are little-endian and of fixed width, texts and values have their length in front.
 
-use crate::{Entry, EventKind, Record, Revision, Saved};
+use crate::{EventKind, JournalEntry, Record, Revision, Saved};
 
 const BATCH: u8 = b'B';
 const SEAL: u8 = b'S';
@@ -18,7 +18,7 @@ pub(super) enum Payload<'a> {
     /// Changes, the last of which happened at `revision`.
     Batch {
         revision: Revision,
-        changes: Changes<'a>,
+        changes: ChangeIter<'a>,
     },
     /// The end of a file that holds everything up to `revision` in `n_changes` changes.
     Seal { revision: Revision, n_changes: u64 },
@@ -36,7 +36,7 @@ pub(super) fn seal(buffer: &mut Vec<u8>, revision: Revision, n_changes: u64) {
     number(buffer, n_changes);
 }
 
-pub(super) fn entry(buffer: &mut Vec<u8>, entry: &Entry) {
+pub(super) fn entry(buffer: &mut Vec<u8>, entry: &JournalEntry) {
     match (entry.event.kind, &entry.sealed) {
         (EventKind::Put, Some(content)) => {
             sealed(buffer, &entry.space, &entry.event.record, content)
@@ -91,11 +91,11 @@ pub(super) fn bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
 
 /// `None` if the payload is not one of ours, although its checksum says so.
 pub(super) fn decode(payload: &[u8]) -> Option<Payload<'_>> {
-    let mut reader = Reader::new(payload);
+    let mut reader = PayloadReader::new(payload);
     match reader.byte()? {
         BATCH => Some(Payload::Batch {
             revision: reader.revision()?,
-            changes: Changes { reader },
+            changes: ChangeIter { reader },
         }),
         SEAL => Some(Payload::Seal {
             revision: reader.revision()?,
@@ -106,11 +106,11 @@ pub(super) fn decode(payload: &[u8]) -> Option<Payload<'_>> {
 }
 
 /// The changes of a batch; one that cannot be read is `None`, and the last.
-pub(super) struct Changes<'a> {
-    reader: Reader<'a>,
+pub(super) struct ChangeIter<'a> {
+    reader: PayloadReader<'a>,
 }
 
-impl<'a> Iterator for Changes<'a> {
+impl<'a> Iterator for ChangeIter<'a> {
     type Item = Option<Saved<'a>>;
 
     fn next(&mut self) -> Option<Option<Saved<'a>>> {
@@ -125,13 +125,13 @@ impl<'a> Iterator for Changes<'a> {
     }
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct PayloadReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(rest: &'a [u8]) -> Reader<'a> {
-        Reader { rest }
+impl<'a> PayloadReader<'a> {
+    pub(super) fn new(rest: &'a [u8]) -> PayloadReader<'a> {
+        PayloadReader { rest }
     }
 
     fn change(&mut self) -> Option<Saved<'a>> {

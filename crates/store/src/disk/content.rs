@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::codec::{NEVER, Reader, bytes, number};
+use super::codec::{NEVER, PayloadReader, bytes, number};
 use crate::Draft;
 
 /// A draft's content as bytes.
@@ -22,7 +22,7 @@ pub(crate) fn pack(draft: &Draft) -> Vec<u8> {
 
 /// The draft of which [`pack`] made `content`, if it was ours. `intern` makes a term of its text.
 pub(crate) fn unpack(content: &[u8], mut intern: impl FnMut(&str) -> Arc<str>) -> Option<Draft> {
-    let mut reader = Reader::new(content);
+    let mut reader = PayloadReader::new(content);
     let stamp = match reader.number()? {
         NEVER => None,
         stamp => Some(usize::try_from(stamp).ok()?),

@@ -13,7 +13,7 @@ pub(super) struct FileOps {
 
 /// What is done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+enum FileOperation {
     /// Bytes are written, of which so many lie beyond the end of the file.
     Write(u64),
     Allocate(u64),
@@ -28,7 +28,7 @@ impl FileOps {
         if cfg!(test) {
             let end = file.stream_position()? + bytes.len() as u64;
             let growth = end.saturating_sub(file.metadata()?.len());
-            if let Err(error) = self.check(Operation::Write(growth)) {
+            if let Err(error) = self.check(FileOperation::Write(growth)) {
                 // A disk that fills up takes a part of what is written.
                 file.write_all(&bytes[..bytes.len() / 2])?;
                 return Err(error);
@@ -41,7 +41,7 @@ impl FileOps {
     /// that cannot allocate ahead only gets a longer file: writing as many zeros would hold up all writers.
     pub(super) fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
         let present = file.metadata()?.len();
-        self.check(Operation::Allocate(length.saturating_sub(present)))?;
+        self.check(FileOperation::Allocate(length.saturating_sub(present)))?;
         #[cfg(target_os = "linux")]
         loop {
             let flags = nix::fcntl::FallocateFlags::empty();
@@ -57,45 +57,45 @@ impl FileOps {
 
     /// Cuts a file.
     pub(super) fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
-        self.check(Operation::Truncate)?;
+        self.check(FileOperation::Truncate)?;
         file.set_len(length)
     }
 
     /// Makes a file's content durable.
     pub(super) fn sync_data(&self, file: &File) -> io::Result<()> {
-        self.check(Operation::Sync)?;
+        self.check(FileOperation::Sync)?;
         file.sync_data()
     }
 
     /// Makes a file's content and metadata durable.
     pub(super) fn sync_all(&self, file: &File) -> io::Result<()> {
-        self.check(Operation::Sync)?;
+        self.check(FileOperation::Sync)?;
         file.sync_all()
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(Operation::Rename)?;
+        self.check(FileOperation::Rename)?;
         fs::rename(from, to)
     }
 
     #[cfg(not(test))]
-    fn check(&self, _operation: Operation) -> io::Result<()> {
+    fn check(&self, _operation: FileOperation) -> io::Result<()> {
         Ok(())
     }
 
     #[cfg(test)]
-    fn check(&self, operation: Operation) -> io::Result<()> {
+    fn check(&self, operation: FileOperation) -> io::Result<()> {
         self.faults.check(operation)
     }
 }
 
 /// A file as something that is written to.
-pub(super) struct Sink<'a> {
+pub(super) struct FileWriter<'a> {
     pub(super) ops: &'a FileOps,
     pub(super) file: &'a mut File,
 }
 
-impl io::Write for Sink<'_> {
+impl io::Write for FileWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.ops.write(self.file, bytes)?;
         Ok(bytes.len())
@@ -116,10 +116,10 @@ pub(super) mod faults {
 
     /// How operations fail. By default none does.
     #[derive(Debug, Default)]
-    pub(crate) struct Faults(Mutex<Plan>);
+    pub(crate) struct Faults(Mutex<FaultPlan>);
 
     #[derive(Debug, Default)]
-    struct Plan {
+    struct FaultPlan {
         /// How many operations succeed before one fails, once.
         countdown: Option<usize>,
         /// The directory is on a disk of this size.
@@ -148,10 +148,10 @@ pub(super) mod faults {
 
         pub(crate) fn lift(&self) {
             let mut plan = self.0.lock();
-            *plan = Plan {
+            *plan = FaultPlan {
                 n_failed: plan.n_failed,
                 in_order: plan.in_order,
-                ..Plan::default()
+                ..FaultPlan::default()
             };
         }
 
@@ -167,7 +167,7 @@ pub(super) mod faults {
             self.0.lock().in_order
         }
 
-        pub(super) fn check(&self, operation: Operation) -> io::Result<()> {
+        pub(super) fn check(&self, operation: FileOperation) -> io::Result<()> {
             let mut plan = self.0.lock();
             let is_due = match plan.countdown {
                 Some(0) => plan.countdown.take().is_some(),
@@ -175,9 +175,11 @@ pub(super) mod faults {
                 None => false,
             };
             let error = match operation {
-                Operation::Sync if is_due || plan.unsynced => io::ErrorKind::Other,
+                FileOperation::Sync if is_due || plan.unsynced => io::ErrorKind::Other,
                 _ if is_due => io::ErrorKind::StorageFull,
-                Operation::Write(growth) | Operation::Allocate(growth) if plan.is_full(growth) => {
+                FileOperation::Write(growth) | FileOperation::Allocate(growth)
+                    if plan.is_full(growth) =>
+                {
                     io::ErrorKind::StorageFull
                 }
                 _ => return Ok(()),
@@ -187,7 +189,7 @@ pub(super) mod faults {
         }
     }
 
-    impl Plan {
+    impl FaultPlan {
         fn is_full(&self, growth: u64) -> bool {
             let Some((dir, size)) = self.disk.as_ref().filter(|_| growth > 0) else {
                 return false;

@@ -24,18 +24,18 @@ pub(super) const PREFIX: usize = 8;
 
 /// Which file this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) role: Role,
+pub(super) struct FileIdentity {
+    pub(super) role: FileRole,
     pub(super) generation: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum FileRole {
     Base = 1,
     Log = 2,
 }
 
-impl Identity {
+impl FileIdentity {
     /// Magic, format, role, generation, checksum.
     pub(super) fn header(self) -> Vec<u8> {
         let mut header = MAGIC.to_vec();
@@ -74,9 +74,9 @@ impl Identity {
 }
 
 /// Reads a file's frames, one after the other.
-pub(super) struct Frames {
+pub(super) struct FrameReader {
     path: PathBuf,
-    identity: Identity,
+    identity: FileIdentity,
     file: BufReader<File>,
     length: u64,
     offset: u64,
@@ -84,7 +84,7 @@ pub(super) struct Frames {
 }
 
 /// What follows in a file.
-pub(super) enum Next<'a> {
+pub(super) enum NextFrame<'a> {
     Frame(&'a [u8]),
     /// Nothing: the file ends, or was never written from here on.
     End,
@@ -92,8 +92,8 @@ pub(super) enum Next<'a> {
     Torn,
 }
 
-impl Frames {
-    pub(super) fn open(path: &Path, identity: Identity) -> Result<Frames, OpenError> {
+impl FrameReader {
+    pub(super) fn open(path: &Path, identity: FileIdentity) -> Result<FrameReader, OpenError> {
         let failed = |source| OpenError::Io {
             path: path.into(),
             source,
@@ -101,7 +101,7 @@ impl Frames {
         let file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         let file = BufReader::with_capacity(256 << 10, file);
-        let mut frames = Frames {
+        let mut frames = FrameReader {
             path: path.into(),
             identity,
             file,
@@ -125,24 +125,24 @@ impl Frames {
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Next<'_>, OpenError> {
+    pub(super) fn next(&mut self) -> Result<NextFrame<'_>, OpenError> {
         let Some(prefix) = self.read_prefix()? else {
-            return Ok(Next::End);
+            return Ok(NextFrame::End);
         };
         let (length, checksum) = prefix;
         let end = self.offset + PREFIX as u64 + u64::from(length);
         if length == 0 || end > self.length {
-            return Ok(Next::Torn);
+            return Ok(NextFrame::Torn);
         }
         self.payload.resize(length as usize, 0);
         self.file
             .read_exact(&mut self.payload)
             .map_err(|source| self.io(source))?;
         if self.identity.checksum(self.offset, &self.payload) != checksum {
-            return Ok(Next::Torn);
+            return Ok(NextFrame::Torn);
         }
         self.offset = end;
-        Ok(Next::Frame(&self.payload))
+        Ok(NextFrame::Frame(&self.payload))
     }
 
     /// Length and checksum of the next frame. A log's unused room is zero, and so begins no frame.

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
+use super::commit_mark::{CommitMark, CommitMarkFile};
 use super::file_ops::FileOps;
-use super::frame::{HEADER, Identity, Role};
+use super::frame::{FileIdentity, FileRole, HEADER};
 use super::reserve::NEXT_LOG;
-use super::tip::{Tip, TipFile};
-use super::{Place, codec};
-use crate::{AppendError, Entry, Revision};
+use super::{JournalDir, codec};
+use crate::{AppendError, JournalEntry, Revision};
 
 /// Room is written ahead in pieces of this size: a sync that neither grows the file nor allocates blocks costs the file
 /// system no commit of its own, which halves it.
@@ -24,11 +24,11 @@ const FRAME: usize = 1 << 20;
 const SPARE: usize = 1 << 20;
 
 /// An open log. What lies before `length` is durable and acknowledged.
-pub(super) struct Log {
+pub(super) struct LogFile {
     ops: FileOps,
-    identity: Identity,
+    identity: FileIdentity,
     file: File,
-    tip: TipFile,
+    tip: CommitMarkFile,
     length: u64,
     /// How far the file is written, with zeros at the end.
     room: u64,
@@ -38,16 +38,16 @@ pub(super) struct Log {
 
 /// A log that is complete but for its name.
 pub(super) struct NextLog {
-    place: Place,
-    identity: Identity,
+    place: JournalDir,
+    identity: FileIdentity,
     file: File,
 }
 
 impl NextLog {
     /// Writes an empty log with its room under a draft's name: all that takes space.
-    pub(super) fn draft(place: &Place, generation: u64) -> io::Result<NextLog> {
-        let identity = Identity {
-            role: Role::Log,
+    pub(super) fn draft(place: &JournalDir, generation: u64) -> io::Result<NextLog> {
+        let identity = FileIdentity {
+            role: FileRole::Log,
             generation,
         };
         let mut start = identity.header();
@@ -63,7 +63,7 @@ impl NextLog {
     }
 
     /// Begins the log.
-    pub(super) fn begin(self, tip: TipFile) -> io::Result<Log> {
+    pub(super) fn begin(self, tip: CommitMarkFile) -> io::Result<LogFile> {
         let NextLog {
             place,
             identity,
@@ -71,7 +71,7 @@ impl NextLog {
         } = self;
         place.publish(&place.log(identity.generation))?;
         let (ops, room) = (place.ops.clone(), NEXT_LOG);
-        Ok(Log {
+        Ok(LogFile {
             ops,
             identity,
             file,
@@ -90,12 +90,12 @@ impl NextLog {
     }
 }
 
-impl Log {
+impl LogFile {
     /// Begins the first log of a directory. It gets its tip first, for a log without one is taken for damage.
-    pub(super) fn create_first(place: &Place) -> io::Result<Log> {
-        let tip = TipFile::open(
+    pub(super) fn create_first(place: &JournalDir) -> io::Result<LogFile> {
+        let tip = CommitMarkFile::open(
             place,
-            Tip {
+            CommitMark {
                 generation: 1,
                 length: HEADER,
             },
@@ -104,20 +104,20 @@ impl Log {
     }
 
     /// Begins the log that follows a sealed one of `tip.length` bytes.
-    pub(super) fn create(place: &Place, tip: Tip) -> io::Result<Log> {
+    pub(super) fn create(place: &JournalDir, tip: CommitMark) -> io::Result<LogFile> {
         let next = NextLog::draft(place, tip.generation + 1)?;
-        next.begin(TipFile::open(place, tip)?)
+        next.begin(CommitMarkFile::open(place, tip)?)
     }
 
     /// Goes on with a log of which the first `length` bytes hold `n_changes`; what follows is dropped.
     pub(super) fn resume(
-        place: &Place,
+        place: &JournalDir,
         generation: u64,
         length: u64,
         n_changes: u64,
-    ) -> io::Result<Log> {
-        let identity = Identity {
-            role: Role::Log,
+    ) -> io::Result<LogFile> {
+        let identity = FileIdentity {
+            role: FileRole::Log,
             generation,
         };
         let file = File::options().write(true).open(place.log(generation))?;
@@ -126,9 +126,9 @@ impl Log {
             place.ops.truncate(&file, length)?;
             place.ops.sync_all(&file)?;
         }
-        let tip = TipFile::open(place, Tip { generation, length })?;
+        let tip = CommitMarkFile::open(place, CommitMark { generation, length })?;
         let ops = place.ops.clone();
-        Ok(Log {
+        Ok(LogFile {
             ops,
             identity,
             file,
@@ -145,7 +145,7 @@ impl Log {
     }
 
     /// The tip, for the log that follows.
-    pub(super) fn share_tip(&self) -> io::Result<TipFile> {
+    pub(super) fn share_tip(&self) -> io::Result<CommitMarkFile> {
         self.tip.share()
     }
 
@@ -164,7 +164,7 @@ impl Log {
     }
 
     /// Makes `batch` durable.
-    pub(super) fn append(&mut self, mut batch: &[Entry]) -> Result<(), AppendError> {
+    pub(super) fn append(&mut self, mut batch: &[JournalEntry]) -> Result<(), AppendError> {
         let n_changes = batch.len() as u64;
         while !batch.is_empty() {
             batch = self.frame(batch);
@@ -185,7 +185,7 @@ impl Log {
     }
 
     /// Frames whole transactions until there are enough bytes, and returns what is left.
-    fn frame<'a>(&mut self, batch: &'a [Entry]) -> &'a [Entry] {
+    fn frame<'a>(&mut self, batch: &'a [JournalEntry]) -> &'a [JournalEntry] {
         let mut bytes = 0;
         let mut n_entries = 0;
         for transaction in batch.chunk_by(|one, next| one.event.revision == next.event.revision) {
@@ -229,7 +229,7 @@ impl Log {
             .map_err(AppendError::Unknown)?;
         match self.tip.write(
             &self.ops,
-            Tip {
+            CommitMark {
                 generation: self.identity.generation,
                 length: end,
             },
@@ -288,7 +288,7 @@ impl Log {
     }
 }
 
-impl Drop for Log {
+impl Drop for LogFile {
     /// Leaves exactly what was acknowledged, as far as the file system lets it: only tidier, and faster to open.
     fn drop(&mut self) {
         let _ = self.file.set_len(self.length);

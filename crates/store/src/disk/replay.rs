@@ -1,10 +1,10 @@
 //! Replay at start: reads the newest base and the logs since, and rejects damage.
 
-use super::Place;
+use super::JournalDir;
 use super::codec::{self, Payload};
-use super::frame::{Frames, HEADER, Identity, Next, Role};
-use super::log::Log;
-use super::tip::Tip;
+use super::commit_mark::CommitMark;
+use super::frame::{FileIdentity, FileRole, FrameReader, HEADER, NextFrame};
+use super::log::LogFile;
 use crate::{OpenError, Revision, Saved};
 
 /// What a directory holds.
@@ -13,33 +13,33 @@ pub(super) struct Replayed {
     pub(super) base_bytes: u64,
     /// The bytes of all logs since the base but the last.
     pub(super) sealed_bytes: u64,
-    pub(super) log: Log,
+    pub(super) log: LogFile,
 }
 
 /// The files that count.
-struct Chain {
+struct GenerationChain {
     /// The newest base's generation; the first has none.
     base: Option<u64>,
     /// The generations of all logs from the base on, without a gap.
     logs: Vec<u64>,
-    tip: Tip,
+    tip: CommitMark,
 }
 
 pub(super) fn replay(
-    place: &Place,
+    place: &JournalDir,
     load: &mut dyn FnMut(Saved<'_>),
 ) -> Result<Replayed, OpenError> {
     let failed = |source| OpenError::Io {
         path: place.dir.clone(),
         source,
     };
-    let mut scan = Scan {
+    let mut scan = ReplayScan {
         load,
         revision: Revision::ZERO,
         n_changes: 0,
     };
-    let Some(chain) = Chain::find(place)? else {
-        let log = Log::create_first(place).map_err(failed)?;
+    let Some(chain) = GenerationChain::find(place)? else {
+        let log = LogFile::create_first(place).map_err(failed)?;
         return Ok(Replayed {
             revision: scan.revision,
             base_bytes: 0,
@@ -50,8 +50,8 @@ pub(super) fn replay(
     let base_bytes = match chain.base {
         Some(generation) => scan.sealed(
             place,
-            Identity {
-                role: Role::Base,
+            FileIdentity {
+                role: FileRole::Base,
                 generation,
             },
         )?,
@@ -65,8 +65,8 @@ pub(super) fn replay(
     for &generation in sealed {
         sealed_bytes += scan.sealed(
             place,
-            Identity {
-                role: Role::Log,
+            FileIdentity {
+                role: FileRole::Log,
                 generation,
             },
         )?;
@@ -84,9 +84,9 @@ pub(super) fn replay(
     })
 }
 
-impl Chain {
+impl GenerationChain {
     /// `None` if nothing was ever promised here.
-    fn find(place: &Place) -> Result<Option<Chain>, OpenError> {
+    fn find(place: &JournalDir) -> Result<Option<GenerationChain>, OpenError> {
         let failed = |source| OpenError::Io {
             path: place.dir.clone(),
             source,
@@ -94,9 +94,9 @@ impl Chain {
         let base = place.generations("base").map_err(failed)?.last().copied();
         let mut logs = place.generations("log").map_err(failed)?;
         logs.retain(|&generation| generation >= base.unwrap_or(1));
-        let tip = match Tip::read(&place.tip())? {
+        let tip = match CommitMark::read(&place.tip())? {
             None if logs.is_empty() && base.is_none() => return Ok(None),
-            Some(Tip {
+            Some(CommitMark {
                 generation: 1,
                 length: HEADER,
             }) if logs.is_empty() && base.is_none() => {
@@ -105,13 +105,13 @@ impl Chain {
             None => return Err(missing(place.tip())),
             Some(tip) => tip,
         };
-        let chain = Chain { base, logs, tip };
+        let chain = GenerationChain { base, logs, tip };
         chain.check(place)?;
         Ok(Some(chain))
     }
 
     /// Every log from the base to the tip is there.
-    fn check(&self, place: &Place) -> Result<(), OpenError> {
+    fn check(&self, place: &JournalDir) -> Result<(), OpenError> {
         let first = self.base.unwrap_or(1);
         let last = self
             .logs
@@ -137,7 +137,7 @@ fn missing(path: std::path::PathBuf) -> OpenError {
 }
 
 /// What was read so far.
-struct Scan<'a> {
+struct ReplayScan<'a> {
     load: &'a mut dyn FnMut(Saved<'_>),
     revision: Revision,
     /// In the file at hand.
@@ -151,9 +151,9 @@ enum Then {
     Sealed,
 }
 
-impl Scan<'_> {
+impl ReplayScan<'_> {
     /// Reads a file that was finished, and returns its length.
-    fn sealed(&mut self, place: &Place, identity: Identity) -> Result<u64, OpenError> {
+    fn sealed(&mut self, place: &JournalDir, identity: FileIdentity) -> Result<u64, OpenError> {
         let mut frames = open(place, identity)?;
         self.n_changes = 0;
         loop {
@@ -168,11 +168,16 @@ impl Scan<'_> {
 
     /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the tip. Returns the
     /// log to go on with, and how many bytes were read.
-    fn last(&mut self, place: &Place, generation: u64, tip: Tip) -> Result<(Log, u64), OpenError> {
+    fn last(
+        &mut self,
+        place: &JournalDir,
+        generation: u64,
+        tip: CommitMark,
+    ) -> Result<(LogFile, u64), OpenError> {
         let mut frames = open(
             place,
-            Identity {
-                role: Role::Log,
+            FileIdentity {
+                role: FileRole::Log,
                 generation,
             },
         )?;
@@ -192,18 +197,18 @@ impl Scan<'_> {
                 format!("unreadable at byte {offset} of {promised} that were acknowledged");
             return Err(frames.corrupt(detail));
         }
-        let sealed = Tip {
+        let sealed = CommitMark {
             generation,
             length: offset,
         };
         let log = match then {
             // On a full disk the new log takes the place of the reserve.
-            Some(Then::Sealed) => Log::create(place, sealed).or_else(|_| {
+            Some(Then::Sealed) => LogFile::create(place, sealed).or_else(|_| {
                 place
                     .remove_reserve()
-                    .and_then(|()| Log::create(place, sealed))
+                    .and_then(|()| LogFile::create(place, sealed))
             }),
-            _ => Log::resume(place, generation, offset, self.n_changes),
+            _ => LogFile::resume(place, generation, offset, self.n_changes),
         };
         let log = log.map_err(|source| OpenError::Io {
             path: place.log(generation),
@@ -213,10 +218,10 @@ impl Scan<'_> {
     }
 
     /// Loads one frame. `None` if there is none.
-    fn step(&mut self, frames: &mut Frames) -> Result<Option<Then>, OpenError> {
+    fn step(&mut self, frames: &mut FrameReader) -> Result<Option<Then>, OpenError> {
         let payload = match frames.next()? {
-            Next::Frame(payload) => codec::decode(payload),
-            Next::End | Next::Torn => return Ok(None),
+            NextFrame::Frame(payload) => codec::decode(payload),
+            NextFrame::End | NextFrame::Torn => return Ok(None),
         };
         let then = payload.and_then(|payload| self.take(payload));
         match then {
@@ -249,10 +254,10 @@ impl Scan<'_> {
     }
 }
 
-fn open(place: &Place, identity: Identity) -> Result<Frames, OpenError> {
+fn open(place: &JournalDir, identity: FileIdentity) -> Result<FrameReader, OpenError> {
     let path = match identity.role {
-        Role::Base => place.base(identity.generation),
-        Role::Log => place.log(identity.generation),
+        FileRole::Base => place.base(identity.generation),
+        FileRole::Log => place.log(identity.generation),
     };
-    Frames::open(&path, identity)
+    FrameReader::open(&path, identity)
 }

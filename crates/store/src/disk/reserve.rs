@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use super::{Place, private};
+use super::{JournalDir, private};
 
 /// What the log of the next generation takes at first.
 pub(super) const NEXT_LOG: u64 = 1 << 20;
@@ -19,13 +19,13 @@ pub(super) const NEXT_LOG: u64 = 1 << 20;
 const STEP: u64 = 1 << 20;
 
 pub(super) struct Reserve {
-    place: Place,
+    place: JournalDir,
     bytes: u64,
 }
 
 impl Reserve {
     /// The reserve that is there, if any.
-    pub(super) fn open(place: &Place) -> Reserve {
+    pub(super) fn open(place: &JournalDir) -> Reserve {
         let bytes = fs::metadata(place.reserve()).map_or(0, |file| file.len());
         Reserve {
             place: place.clone(),

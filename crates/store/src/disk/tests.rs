@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tempfile::{TempDir, tempdir};
 
-use super::tip::Tip;
+use super::commit_mark::CommitMark;
 use super::*;
-use crate::sequencer::{Outcome, Prepared, Request, Sequencer};
-use crate::spaces::Spaces;
+use crate::keyspaces::Keyspaces;
+use crate::sequencer::{Outcome, PreparedWrite, Sequencer, SequencerRequest};
 use crate::{Draft, Event, EventKind, Expect, Health, Options, Record, Write, WriteError, load};
 
 /// A journal between two steps of a compaction, as a kill may leave it.
@@ -48,7 +48,7 @@ impl Case {
             previous: None,
         };
         self.disk
-            .append(&[Entry {
+            .append(&[JournalEntry {
                 space: "s".into(),
                 event,
                 sealed: None,
@@ -56,7 +56,7 @@ impl Case {
             .unwrap();
     }
 
-    fn log(&mut self) -> &mut Log {
+    fn log(&mut self) -> &mut LogFile {
         self.disk.log.as_mut().unwrap()
     }
 
@@ -66,11 +66,11 @@ impl Case {
     }
 
     fn begin_next_log(&mut self) {
-        let sealed = Tip {
+        let sealed = CommitMark {
             generation: self.log().generation(),
             length: self.log().len(),
         };
-        self.disk.log = Some(Log::create(&self.disk.place, sealed).unwrap());
+        self.disk.log = Some(LogFile::create(&self.disk.place, sealed).unwrap());
     }
 
     /// What opening finds, and at which revision.
@@ -121,7 +121,7 @@ fn a_draft_and_what_a_base_supersedes_are_swept() {
     let mut case = Case::new();
     case.append("a", EventKind::Put);
     let old = fs::read(case.disk.place.log(1)).unwrap();
-    let live = Live {
+    let live = LiveRecords {
         revision: case.disk.revision,
         spaces: Vec::new(),
     };
@@ -151,7 +151,7 @@ fn a_kill_between_tip_and_first_log_leaves_an_empty_directory() {
 struct Faulty {
     dir: TempDir,
     ops: FileOps,
-    spaces: Arc<Spaces>,
+    spaces: Arc<Keyspaces>,
     sequencer: Sequencer,
 }
 
@@ -193,7 +193,7 @@ impl Faulty {
         Faulty::open(dir, ops, fold_bytes)
     }
 
-    fn run(&mut self, request: Request) -> Outcome {
+    fn run(&mut self, request: SequencerRequest) -> Outcome {
         let mut answer = Err(WriteError::Closed);
         self.sequencer
             .run([(request, ())], |(), outcome| answer = outcome);
@@ -201,7 +201,7 @@ impl Faulty {
     }
 
     fn commit(&mut self, write: Write) -> Result<(), WriteError> {
-        self.run(Request::Commit(vec![Prepared {
+        self.run(SequencerRequest::Commit(vec![PreparedWrite {
             write,
             sealed: None,
         }]))
@@ -411,10 +411,10 @@ fn deletes_of_many_small_records_are_never_refused_on_a_full_disk() {
 fn a_disk_that_is_filled_by_others_is_written_to_again_once_they_leave() {
     let (mut case, acknowledged) = full();
     // Not even a write is needed for the store to notice.
-    case.run(Request::Expire(0)).unwrap();
+    case.run(SequencerRequest::Expire(0)).unwrap();
     assert!(matches!(case.health(), Health::Full(_)));
     case.ops.faults.lift();
-    case.run(Request::Expire(0)).unwrap();
+    case.run(SequencerRequest::Expire(0)).unwrap();
     assert!(matches!(case.health(), Health::Writable));
     case.put("more", "x").unwrap();
     assert_eq!(case.content().len(), acknowledged.len() + 1);
@@ -444,7 +444,7 @@ fn a_compaction_that_failed_is_made_up_for() {
         case.put("a", &format!("{n}{}", "x".repeat(100 << 10)))
             .unwrap();
     }
-    let bases = Place {
+    let bases = JournalDir {
         dir: case.dir.path().into(),
         ops: case.ops.clone(),
     }

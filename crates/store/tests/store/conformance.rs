@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_store::{Bounds, Draft, EventKind, Expect, Expired, Options, Write, WriteError};
+use mizzen_store::{Draft, EventKind, Expect, Expired, Options, WindowLimits, Write, WriteError};
 
 use crate::rig::{Rig, at, draft, dump, keys, show, story, tagged};
 
@@ -63,12 +63,12 @@ conforms!(
 
 /// A past that is short enough to fall out of.
 fn options() -> Options {
-    let window = Bounds {
+    let window = WindowLimits {
         min_events: 4,
         max_events: 8,
         bytes: 1 << 20,
         seconds: 75,
-        ..Bounds::default()
+        ..WindowLimits::default()
     };
     Options {
         window,
@@ -88,7 +88,7 @@ async fn an_empty_store_is_at_revision_one(rig: Rig) {
 
 async fn each_transaction_takes_the_next_revision(rig: Rig) {
     assert_eq!(rig.put("a", "1").await.revision, at(2));
-    let (things, others) = (rig.space(), rig.store.space("others"));
+    let (things, others) = (rig.space(), rig.store.keyspace("others"));
     let two = vec![
         Write::put(&things, "b", Expect::Any, draft("1")),
         Write::put(&others, "b", Expect::Any, draft("2")),
@@ -388,7 +388,7 @@ async fn a_retained_snapshot_outlives_the_window(rig: Rig) {
 
 async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
     rig.put("a", "1").await;
-    let (space, other) = (rig.space(), rig.store.space("others"));
+    let (space, other) = (rig.space(), rig.store.keyspace("others"));
     let first = space.snapshot();
     space.retain(&first);
     rig.put("a", "2").await;
@@ -420,7 +420,7 @@ async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
     assert_eq!(
         rig.store
             .fork()
-            .space("things")
+            .keyspace("things")
             .snapshot_at(first.at())
             .unwrap_err(),
         expired
@@ -437,9 +437,9 @@ async fn a_revision_to_come_is_waited_for(rig: Rig) {
 
 #[tokio::test]
 async fn all_windows_together_are_bounded() {
-    let window = Bounds {
+    let window = WindowLimits {
         total_bytes: 3 << 20,
-        ..Bounds::default()
+        ..WindowLimits::default()
     };
     let rig = Rig::memory(Options {
         window,
@@ -448,7 +448,7 @@ async fn all_windows_together_are_bounded() {
     let large = "x".repeat(100 << 10);
     let spaces: Vec<_> = ["a", "b", "c", "d"]
         .iter()
-        .map(|name| rig.store.space(name))
+        .map(|name| rig.store.keyspace(name))
         .collect();
     for n in 0..80 {
         let write = Write::put(&spaces[n % 4], "k", Expect::Any, draft(&large));
@@ -509,7 +509,7 @@ async fn a_watch_waits_for_the_next_event(rig: Rig) {
     tokio::task::yield_now().await;
     rig.store
         .commit_one(Write::put(
-            &rig.store.space("others"),
+            &rig.store.keyspace("others"),
             "x",
             Expect::Any,
             draft("1"),
@@ -530,7 +530,7 @@ async fn a_watch_from_the_future_starts_there(rig: Rig) {
 }
 
 async fn a_slow_watcher_expires_and_a_quiet_space_does_not(rig: Rig) {
-    let quiet = rig.store.space("quiet");
+    let quiet = rig.store.keyspace("quiet");
     let mut slow = rig.space().watch(at(1)).unwrap();
     for n in 0..9 {
         rig.put("a", &n.to_string()).await;
@@ -591,7 +591,7 @@ async fn a_small_past_with_large_values_is_cut_at_the_byte_budget(rig: Rig) {
 }
 
 async fn progress_moves_with_other_spaces_but_not_past_unseen_events(rig: Rig) {
-    let others = rig.store.space("others");
+    let others = rig.store.keyspace("others");
     let other = || Write::put(&others, "x", Expect::Any, draft("1"));
     let mut watch = rig.space().watch(at(1)).unwrap();
     rig.store.commit_one(other()).await.unwrap();
@@ -631,7 +631,7 @@ async fn what_expires_is_deleted_and_told(mut rig: Rig) {
 }
 
 async fn more_than_one_round_expires(rig: Rig) {
-    let (one, two) = (rig.store.space("one"), rig.store.space("two"));
+    let (one, two) = (rig.store.keyspace("one"), rig.store.keyspace("two"));
     let short = || Draft {
         expires: Some(1),
         ..draft("x")
@@ -680,7 +680,7 @@ async fn a_closed_store_takes_no_writes_and_still_reads(rig: Rig) {
     ));
     assert!(matches!(rig.store.expire(1).await, Err(WriteError::Closed)));
     assert_eq!(dump(&rig.space().snapshot()), ["a=1"]);
-    let elsewhere = Write::put(&fork.space("things"), "b", Expect::Any, draft("1"));
+    let elsewhere = Write::put(&fork.keyspace("things"), "b", Expect::Any, draft("1"));
     assert!(fork.commit_one(elsewhere).await.is_ok());
 }
 
@@ -718,7 +718,7 @@ async fn concurrent_writers_lose_no_update(rig: Rig) {
 }
 
 async fn count_up(store: mizzen_store::Store, n_times: usize) {
-    let space = store.space("things");
+    let space = store.keyspace("things");
     for _ in 0..n_times {
         loop {
             let record = space.snapshot().get("counter").unwrap().clone();
@@ -747,7 +747,7 @@ async fn writers_and_watchers_agree_under_load(rig: Rig) {
         .map(|_| tokio::spawn(follow(rig.store.clone(), at(401))))
         .collect();
     let write = |store: mizzen_store::Store, writer: usize| async move {
-        let space = store.space("things");
+        let space = store.keyspace("things");
         for n in 0..100 {
             let write = Write::put(
                 &space,
@@ -772,7 +772,7 @@ async fn writers_and_watchers_agree_under_load(rig: Rig) {
 
 /// Mirrors a space by list and watch until `end`, listing again whenever the watch expires.
 async fn follow(store: mizzen_store::Store, end: mizzen_store::Revision) -> Vec<String> {
-    let space = store.space("things");
+    let space = store.keyspace("things");
     loop {
         let snapshot = space.snapshot();
         let mut mirror: std::collections::BTreeMap<_, _> = snapshot

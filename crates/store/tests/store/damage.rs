@@ -55,7 +55,7 @@ async fn sample() -> Sample {
 }
 
 fn content(store: &Store) -> Vec<String> {
-    let snapshot = store.space("things").snapshot();
+    let snapshot = store.keyspace("things").snapshot();
     let mut content = dump(&snapshot);
     content.extend(
         snapshot

@@ -40,7 +40,7 @@ async fn everything_is_there_after_reopening() {
     .await;
     rig.store
         .commit_one(Write::put(
-            &rig.store.space("others"),
+            &rig.store.keyspace("others"),
             "é",
             Expect::Any,
             draft("2"),
@@ -51,7 +51,7 @@ async fn everything_is_there_after_reopening() {
     rig.reopen().await;
     let snapshot = rig.space().snapshot();
     assert_eq!(dump(&snapshot), ["a=1", "c=4"]);
-    assert_eq!(dump(&rig.store.space("others").snapshot()), ["é=2"]);
+    assert_eq!(dump(&rig.store.keyspace("others").snapshot()), ["é=2"]);
     let (a, c) = (snapshot.get("a").unwrap(), snapshot.get("c").unwrap());
     assert_eq!(
         (a.revision, &*a.terms),
@@ -79,7 +79,7 @@ async fn the_past_begins_at_opening() {
         }
     );
     assert!(rig.space().snapshot_at(at(2)).is_err());
-    assert!(rig.store.space("never used").watch(at(2)).is_err());
+    assert!(rig.store.keyspace("never used").watch(at(2)).is_err());
     let mut watch = rig.space().watch(at(3)).unwrap();
     rig.put("a", "3").await;
     assert_eq!(show(&watch.next().await.unwrap()[0].record), "a=3");
@@ -104,7 +104,7 @@ async fn dropping_the_last_handle_gives_the_directory_back() {
     rig.put("a", "1").await;
     drop(rig.store);
     let again = Store::open(rig.dir.as_ref().unwrap().path(), Options::default()).unwrap();
-    assert_eq!(dump(&again.space("things").snapshot()), ["a=1"]);
+    assert_eq!(dump(&again.keyspace("things").snapshot()), ["a=1"]);
 }
 
 #[test]
@@ -164,7 +164,7 @@ async fn a_torn_tail_that_nobody_was_promised_is_dropped() {
     let whole = fs::read(&log).unwrap();
 
     let again = Store::open(dir, Options::default()).unwrap();
-    let things = again.space("things");
+    let things = again.keyspace("things");
     again
         .commit_one(Write::put(&things, "b", Expect::Any, draft("2")))
         .await
@@ -178,10 +178,10 @@ async fn a_torn_tail_that_nobody_was_promised_is_dropped() {
     fs::write(&log, &longer[..torn]).unwrap();
     fs::write(dir.join("tip"), &tip).unwrap();
     let opened = Store::open(dir, Options::default()).unwrap();
-    assert_eq!(dump(&opened.space("things").snapshot()), ["a=1"]);
-    let c = Write::put(&opened.space("things"), "c", Expect::Any, draft("3"));
+    assert_eq!(dump(&opened.keyspace("things").snapshot()), ["a=1"]);
+    let c = Write::put(&opened.keyspace("things"), "c", Expect::Any, draft("3"));
     assert_eq!(opened.commit_one(c).await.unwrap().revision, at(3));
     opened.close().await;
     let opened = Store::open(dir, Options::default()).unwrap();
-    assert_eq!(dump(&opened.space("things").snapshot()), ["a=1", "c=3"]);
+    assert_eq!(dump(&opened.keyspace("things").snapshot()), ["a=1", "c=3"]);
 }

@@ -40,7 +40,7 @@ impl Drop for Mount {
 
 async fn put(store: &Store, key: &str) -> Result<(), WriteError> {
     let large = "x".repeat(16 << 10);
-    let write = Write::put(&store.space("things"), key, Expect::Any, draft(&large));
+    let write = Write::put(&store.keyspace("things"), key, Expect::Any, draft(&large));
     store.commit_one(write).await.map(drop)
 }
 
@@ -74,7 +74,7 @@ async fn a_full_file_system_needs_no_restart() {
     };
     fs::write(mount.path("ballast"), vec![0; 4 << 20]).unwrap();
     let store = Store::open(mount.path("data"), options.clone()).unwrap();
-    let things = store.space("things");
+    let things = store.keyspace("things");
     let mut watch = things.watch(store.revision()).unwrap();
     let n_first = fill(&store, "a").await;
     assert!(n_first > 50, "{n_first} fit");
@@ -105,5 +105,5 @@ async fn a_full_file_system_needs_no_restart() {
     store.close().await;
     assert_eq!(drafts(&mount.path("data")), 0);
     let again = Store::open(mount.path("data"), options).unwrap();
-    assert_eq!(dump(&again.space("things").snapshot()), content);
+    assert_eq!(dump(&again.keyspace("things").snapshot()), content);
 }

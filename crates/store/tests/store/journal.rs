@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use mizzen_store::{
-    AppendError, Entry, Expect, Health, Journal, OpenError, Options, Revision, Saved, Store, Write,
-    WriteError,
+    AppendError, Expect, Health, Journal, JournalEntry, OpenError, Options, Revision, Saved, Store,
+    Write, WriteError,
 };
 
 use crate::rig::{at, draft, dump};
@@ -23,7 +23,7 @@ impl Journal for Failing {
         Ok(None)
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
+    fn append(&mut self, _batch: &[JournalEntry]) -> Result<(), AppendError> {
         let left = self.countdown.checked_sub(1);
         self.countdown = left.unwrap_or(usize::MAX);
         left.map(drop)
@@ -42,7 +42,7 @@ impl Journal for Gated {
         Ok(None)
     }
 
-    fn append(&mut self, batch: &[Entry]) -> Result<(), AppendError> {
+    fn append(&mut self, batch: &[JournalEntry]) -> Result<(), AppendError> {
         self.permits
             .recv()
             .map_err(|error| AppendError::Unknown(io::Error::other(error)))?;
@@ -57,7 +57,7 @@ fn put(
 ) -> impl Future<Output = Result<Arc<mizzen_store::Record>, WriteError>> + use<> {
     let (store, write) = (
         store.clone(),
-        Write::put(&store.space("things"), key, Expect::Absent, draft("x")),
+        Write::put(&store.keyspace("things"), key, Expect::Absent, draft("x")),
     );
     async move { store.commit_one(write).await }
 }
@@ -83,7 +83,7 @@ async fn a_failed_sync_is_answered_as_unknown_and_poisons_the_store() {
         error: AppendError::Unknown,
     };
     let store = Store::with_journal(journal, Options::default()).unwrap();
-    let space = store.space("things");
+    let space = store.keyspace("things");
     let mut watch = space.watch(at(1)).unwrap();
     put(&store, "a").await.unwrap();
     assert!(matches!(store.health(), Health::Writable));
@@ -125,7 +125,7 @@ async fn a_failed_write_is_refused_and_the_next_one_is_taken() {
         (store.revision(), store.failures().refused_writes),
         (at(3), 1)
     );
-    assert_eq!(dump(&store.space("things").snapshot()), ["a=x", "b=x"]);
+    assert_eq!(dump(&store.keyspace("things").snapshot()), ["a=x", "b=x"]);
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn writers_that_wait_share_one_append() {
 #[tokio::test]
 async fn nothing_is_seen_before_it_is_durable() {
     let (store, permit, _) = gated();
-    let space = store.space("things");
+    let space = store.keyspace("things");
     let mut watch = space.watch(at(1)).unwrap();
     let write = tokio::spawn(put(&store, "a"));
     tokio::task::yield_now().await;
@@ -186,7 +186,7 @@ async fn a_write_goes_on_when_its_caller_does_not() {
     permit.send(()).unwrap();
     permit.send(()).unwrap();
     put(&store, "b").await.unwrap();
-    assert_eq!(dump(&store.space("things").snapshot()), ["a=x", "b=x"]);
+    assert_eq!(dump(&store.keyspace("things").snapshot()), ["a=x", "b=x"]);
 }
 
 #[tokio::test]

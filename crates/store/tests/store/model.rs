@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use mizzen_store::{
-    Bounds, Change, Draft, Event, EventKind, Expect, Options, Record, Revision, Snapshot, Store,
-    Watch, Write, WriteError,
+    Draft, Event, EventKind, Expect, Options, Record, Revision, Snapshot, Store, Watch,
+    WindowLimits, Write, WriteError, WriteOperation,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -257,11 +257,11 @@ impl Entry {
             Expectation::Stale => Expect::At(Revision(current.unwrap_or(2) - 1)),
         };
         let change = match self.change {
-            What::Put => Change::Put(self.draft(model.n_values)),
-            What::Delete => Change::Delete(self.draft(model.n_values)),
-            What::Check => Change::Check,
+            What::Put => WriteOperation::Put(self.draft(model.n_values)),
+            What::Delete => WriteOperation::Delete(self.draft(model.n_values)),
+            What::Check => WriteOperation::Check,
         };
-        let (space, uses_reserve) = (store.space(SPACES[self.space]), false);
+        let (space, uses_reserve) = (store.keyspace(SPACES[self.space]), false);
         Write {
             space,
             key: self.key.into(),
@@ -351,17 +351,17 @@ fn check_snapshot(snapshot: &Snapshot, expected: &Content) {
 fn check_present(store: &Store, model: &Model) {
     assert_eq!(store.revision().0, model.revision());
     for (name, content) in SPACES.iter().zip(&model.now().spaces) {
-        let snapshot = store.space(name).snapshot();
+        let snapshot = store.keyspace(name).snapshot();
         assert_eq!(snapshot.at().0, model.revision());
         check_snapshot(&snapshot, content);
         let bytes: usize = content.values().map(|version| version.value.len()).sum();
-        assert_eq!(store.space(name).stats().bytes, bytes as u64);
+        assert_eq!(store.keyspace(name).stats().bytes, bytes as u64);
     }
 }
 
 impl Follower {
     fn new(store: &Store, space: usize) -> Follower {
-        let handle = store.space(SPACES[space]);
+        let handle = store.keyspace(SPACES[space]);
         let snapshot = handle.snapshot();
         let watch = handle.watch(snapshot.at()).unwrap();
         Follower {
@@ -428,7 +428,7 @@ async fn run(mut rig: Rig, steps: Vec<Step>) {
             Step::CatchUp => followers.retain_mut(|follower| follower.catch_up(&model)),
             Step::LookBack(space, back) => look_back(&rig.store, &model, space, back),
             Step::Retain(space) => {
-                let space = rig.store.space(SPACES[space]);
+                let space = rig.store.keyspace(SPACES[space]);
                 space.retain(&space.snapshot());
             }
             Step::Reopen => {
@@ -468,7 +468,10 @@ async fn commit(store: &Store, model: &mut Model, entries: &mut Vec<Entry>) {
 
 fn look_back(store: &Store, model: &Model, space: usize, back: u64) {
     let revision = model.revision().saturating_sub(back);
-    match store.space(SPACES[space]).snapshot_at(Revision(revision)) {
+    match store
+        .keyspace(SPACES[space])
+        .snapshot_at(Revision(revision))
+    {
         Ok(snapshot) => {
             assert_eq!(snapshot.at().0, revision);
             check_snapshot(&snapshot, &model.history[revision as usize].spaces[space]);
@@ -479,12 +482,12 @@ fn look_back(store: &Store, model: &Model, space: usize, back: u64) {
 
 fn options() -> Options {
     // Small enough that a run of steps sees events forgotten and logs folded.
-    let window = Bounds {
+    let window = WindowLimits {
         min_events: 2,
         max_events: MAX_EVENTS,
         bytes: 1 << 20,
         seconds: u64::MAX,
-        ..Bounds::default()
+        ..WindowLimits::default()
     };
     Options {
         window,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mizzen_store::{
-    Draft, Event, EventKind, Expect, Options, Record, Revision, Snapshot, Space, Store, Write,
+    Draft, Event, EventKind, Expect, Keyspace, Options, Record, Revision, Snapshot, Store, Write,
 };
 use tempfile::TempDir;
 
@@ -76,8 +76,8 @@ impl Rig {
         }
     }
 
-    pub(crate) fn space(&self) -> Space {
-        self.store.space("things")
+    pub(crate) fn space(&self) -> Keyspace {
+        self.store.keyspace("things")
     }
 
     pub(crate) async fn put(&self, key: &str, value: &str) -> Arc<Record> {

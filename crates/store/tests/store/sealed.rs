@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 
 use mizzen_store::{
-    AppendError, Draft, Entry, EventKind, Expect, Health, Journal, OpenError, Options, Record,
-    Revision, Saved, Sealer as _, Store, Write, WriteError,
+    AppendError, Draft, Encryptor as _, EventKind, Expect, Health, Journal, JournalEntry,
+    OpenError, Options, Record, Revision, Saved, Store, Write, WriteError,
 };
 use tempfile::TempDir;
 
@@ -47,7 +47,7 @@ fn open(rig: &Rig, toy: Arc<Toy>) -> Result<Store, OpenError> {
 async fn put_other(rig: &Rig, value: &str) -> Result<Arc<Record>, WriteError> {
     rig.store
         .commit_one(Write::put(
-            &rig.store.space("others"),
+            &rig.store.keyspace("others"),
             "o",
             Expect::Any,
             draft(value),
@@ -138,7 +138,7 @@ async fn without_its_key_a_record_is_refused_by_name_and_nothing_is_changed() {
         dump(
             &open(&rig, Toy::with_keys(&[1, 2]))
                 .unwrap()
-                .space("things")
+                .keyspace("things")
                 .snapshot()
         ),
         ["first=1"]
@@ -158,7 +158,7 @@ async fn what_is_superseded_needs_no_key() {
         dump(
             &open(&rig, Toy::with_keys(&[2]))
                 .unwrap()
-                .space("things")
+                .keyspace("things")
                 .snapshot()
         ),
         ["a=2"]
@@ -215,7 +215,7 @@ async fn another_key_makes_what_is_live_stale_and_the_old_files_go() {
     assert!(!rig.store.is_stale(&rig.space(), &old));
     let (other, others) = (
         put_other(&rig, "1").await.unwrap(),
-        rig.store.space("others"),
+        rig.store.keyspace("others"),
     );
     toy.rotate();
     assert!(rig.store.is_stale(&rig.space(), &old));
@@ -228,7 +228,7 @@ async fn another_key_makes_what_is_live_stale_and_the_old_files_go() {
     rig.store.close().await;
     assert!(!can_read(dir, "\u{1}things"));
     let opened = open(&rig, Toy::with_keys(&[2])).unwrap();
-    assert_eq!(dump(&opened.space("things").snapshot()), ["a=1", "b=1"]);
+    assert_eq!(dump(&opened.keyspace("things").snapshot()), ["a=1", "b=1"]);
 }
 
 #[tokio::test]
@@ -255,7 +255,7 @@ async fn what_is_plain_is_refused_where_all_must_be_sealed() {
     rig.store.close().await;
     drop(open(&rig, Toy::strict(&[1])).unwrap());
     let again = open(&rig, Toy::with_keys(&[])).unwrap();
-    let a = Write::put(&again.space("things"), "a", Expect::Any, draft("1"));
+    let a = Write::put(&again.keyspace("things"), "a", Expect::Any, draft("1"));
     again.commit_one(a).await.unwrap();
     again.close().await;
     let error = open(&rig, Toy::strict(&[1])).unwrap_err();
@@ -286,7 +286,7 @@ impl Journal for Moved {
         Ok(Some(revision))
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
+    fn append(&mut self, _batch: &[JournalEntry]) -> Result<(), AppendError> {
         Ok(())
     }
 }
@@ -306,7 +306,7 @@ fn content_that_was_moved_or_changed_is_refused() {
         assert_eq!((&**key, source.to_string().as_str()), ("b", why));
     };
     let seal = |key: &str, plain: &[u8]| {
-        toy.seal("things", key, plain)
+        toy.encrypt("things", key, plain)
             .unwrap()
             .unwrap()
             .bytes

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use mizzen_store::{Mark, SealError, Sealed, Sealer};
+use mizzen_store::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
 
 /// Seals all spaces but `two` and `others` with the last of its keys; without keys it seals nothing.
 #[derive(Debug, Default)]
@@ -65,47 +65,57 @@ fn head(key: u8, space: &str, name: &str) -> Vec<u8> {
     [&[key][..], space.as_bytes(), b" ", name.as_bytes(), b"\0"].concat()
 }
 
-impl Sealer for Toy {
-    fn mark(&self, space: &str) -> Mark {
+impl Encryptor for Toy {
+    fn mark(&self, space: &str) -> KeyMark {
         self.0
             .lock()
             .key(space)
-            .map_or(Mark::PLAIN, |key| Mark(key.into()))
+            .map_or(KeyMark::PLAIN, |key| KeyMark(key.into()))
     }
 
-    fn seal(&self, space: &str, key: &str, plain: &[u8]) -> Result<Option<Sealed>, SealError> {
+    fn encrypt(
+        &self,
+        space: &str,
+        key: &str,
+        plain: &[u8],
+    ) -> Result<Option<EncryptedContent>, EncryptionError> {
         let state = self.0.lock();
         if state.is_stuck {
-            return Err(SealError("the lock is stuck".into()));
+            return Err(EncryptionError("the lock is stuck".into()));
         }
         let Some(toy_key) = state.key(space) else {
             return Ok(None);
         };
         let mut bytes = head(toy_key, space, key);
         bytes.extend(plain.iter().map(|byte| byte ^ toy_key));
-        Ok(Some(Sealed {
+        Ok(Some(EncryptedContent {
             bytes: bytes.into(),
-            mark: Mark(toy_key.into()),
+            mark: KeyMark(toy_key.into()),
         }))
     }
 
-    fn open(&self, space: &str, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
+    fn decrypt(
+        &self,
+        space: &str,
+        key: &str,
+        sealed: &[u8],
+    ) -> Result<(Vec<u8>, KeyMark), EncryptionError> {
         let toy_key = sealed[0];
         if !self.0.lock().keys.contains(&toy_key) {
-            return Err(SealError(format!("there is no key {toy_key}")));
+            return Err(EncryptionError(format!("there is no key {toy_key}")));
         }
         let body = sealed.strip_prefix(head(toy_key, space, key).as_slice());
-        let body = body.ok_or_else(|| SealError("it belongs elsewhere".into()))?;
+        let body = body.ok_or_else(|| EncryptionError("it belongs elsewhere".into()))?;
         Ok((
             body.iter().map(|byte| byte ^ toy_key).collect(),
-            Mark(toy_key.into()),
+            KeyMark(toy_key.into()),
         ))
     }
 
-    fn admit_plain(&self, space: &str) -> Result<(), SealError> {
+    fn allow_plain_text(&self, space: &str) -> Result<(), EncryptionError> {
         let state = self.0.lock();
         match state.is_strict && state.key(space).is_some() {
-            true => Err(SealError("it is not sealed".into())),
+            true => Err(EncryptionError("it is not sealed".into())),
             false => Ok(()),
         }
     }

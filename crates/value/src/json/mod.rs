@@ -3,7 +3,7 @@
 mod scan;
 mod write;
 
-pub use scan::{Scanner, SyntaxError};
+pub use scan::{JsonScanner, SyntaxError};
 pub use write::{pretty, quote, write, write_number, write_string};
 
 use crate::Map;
@@ -14,7 +14,7 @@ pub const MAX_DEPTH: usize = 1_000;
 
 /// Parses one value with nothing after it. The last of duplicate keys wins.
 pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
-    let mut scanner = Scanner::new(text);
+    let mut scanner = JsonScanner::new(text);
     let value = read(&mut scanner)?;
     scanner.end()?;
     Ok(value)
@@ -22,13 +22,13 @@ pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
 
 /// Parses one value without the members of these names, at any depth.
 pub fn outline(text: &[u8], uninteresting: &[&str]) -> Result<Value, SyntaxError> {
-    let mut scanner = Scanner::new(text);
+    let mut scanner = JsonScanner::new(text);
     let value = read_outline(&mut scanner, uninteresting)?;
     scanner.end()?;
     Ok(value)
 }
 
-fn read_outline(scanner: &mut Scanner, uninteresting: &[&str]) -> Result<Value, SyntaxError> {
+fn read_outline(scanner: &mut JsonScanner, uninteresting: &[&str]) -> Result<Value, SyntaxError> {
     match scanner.peek()? {
         b'{' => {
             let mut map = Map::default();
@@ -61,7 +61,7 @@ pub fn to_string(value: &Value) -> String {
 }
 
 /// Parses the next value.
-pub fn read(scanner: &mut Scanner) -> Result<Value, SyntaxError> {
+pub fn read(scanner: &mut JsonScanner) -> Result<Value, SyntaxError> {
     Ok(match scanner.peek()? {
         b'{' => {
             let mut map = Map::default();
@@ -168,7 +168,7 @@ fn written(float: f64) -> Box<str> {
 }
 
 /// Skips the next value.
-pub fn skip(scanner: &mut Scanner) -> Result<(), SyntaxError> {
+pub fn skip(scanner: &mut JsonScanner) -> Result<(), SyntaxError> {
     match scanner.peek()? {
         b'{' => {
             scanner.open_map()?;
@@ -330,7 +330,7 @@ mod tests {
                     "{written}"
                 );
                 assert_eq!(parse(written.as_bytes()).unwrap().str(), text);
-                skip(&mut Scanner::new(written.as_bytes())).unwrap();
+                skip(&mut JsonScanner::new(written.as_bytes())).unwrap();
             }
         }
     }
@@ -342,7 +342,7 @@ mod tests {
             ("\"a\nb\"", "invalid character '\\n' in string literal"),
             ("\"abc", "unexpected end of JSON input"),
         ] {
-            let error = skip(&mut Scanner::new(text.as_bytes())).unwrap_err();
+            let error = skip(&mut JsonScanner::new(text.as_bytes())).unwrap_err();
             assert_eq!(error.to_string(), expected);
         }
     }

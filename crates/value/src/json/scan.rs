@@ -43,7 +43,7 @@ fn quote_char(byte: u8) -> String {
 }
 
 /// A scanner over JSON text.
-pub struct Scanner<'a> {
+pub struct JsonScanner<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
@@ -51,10 +51,10 @@ pub struct Scanner<'a> {
     first: bool,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> JsonScanner<'a> {
     /// A scanner at the start of `text`.
-    pub fn new(text: &'a [u8]) -> Scanner<'a> {
-        Scanner {
+    pub fn new(text: &'a [u8]) -> JsonScanner<'a> {
+        JsonScanner {
             text,
             at: 0,
             depth: 0,

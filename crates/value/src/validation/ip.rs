@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-pub use crate::address::{Block, parse_sloppy};
+pub use crate::address::{Cidr, parse_sloppy};
 
 /// Validates an address in canonical form.
 pub fn is_ip(text: &str) -> Vec<String> {
@@ -47,7 +47,7 @@ pub fn ip_warning(path: impl std::fmt::Display, text: &str) -> Option<String> {
 
 /// Validates a CIDR block in canonical form.
 pub fn is_cidr(text: &str) -> Vec<String> {
-    let Some(block) = Block::parse_sloppy(text) else {
+    let Some(block) = Cidr::parse_sloppy(text) else {
         return vec![NO_CIDR.into()];
     };
     let wrong = block.strict(text);
@@ -62,7 +62,7 @@ pub fn is_cidr(text: &str) -> Vec<String> {
 
 /// Validates a CIDR block of a legacy field.
 pub fn is_cidr_for_legacy_field(text: &str) -> Vec<String> {
-    match Block::parse_sloppy(text) {
+    match Cidr::parse_sloppy(text) {
         Some(block) => block.strict(text),
         None => vec![NO_CIDR.into()],
     }
@@ -70,7 +70,7 @@ pub fn is_cidr_for_legacy_field(text: &str) -> Vec<String> {
 
 /// The warnings for a legacy field's CIDR block that is not in canonical form.
 pub fn cidr_warnings(path: impl std::fmt::Display, text: &str) -> Vec<String> {
-    let Some(block) = Block::parse_sloppy(text) else {
+    let Some(block) = Cidr::parse_sloppy(text) else {
         return Vec::new();
     };
     let mut warnings = Vec::new();
@@ -118,7 +118,7 @@ fn canonical(ip: IpAddr) -> String {
     mapped(ip).unwrap_or(ip).to_string()
 }
 
-impl Block {
+impl Cidr {
     fn canonical(&self) -> String {
         format!("{}/{}", canonical(self.network()), self.prefix)
     }

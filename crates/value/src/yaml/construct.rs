@@ -5,13 +5,13 @@ use std::collections::HashSet;
 
 use super::compose::{NodeContent, NodeTree, Scalar};
 use super::scalar::{Meaning, float_text, is_timestamp, resolve};
-use super::{Document, Result, YamlError};
+use super::{Result, YamlDocument, YamlError};
 use crate::go_base64;
 use crate::json;
 use crate::{Map, Str, Value};
 
 /// The value of a document.
-pub(super) fn construct(tree: &NodeTree) -> Result<Document> {
+pub(super) fn construct(tree: &NodeTree) -> Result<YamlDocument> {
     let mut constructor = Constructor::new(tree);
     // Upstream counts the document as a node too.
     constructor.count()?;
@@ -22,7 +22,7 @@ pub(super) fn construct(tree: &NodeTree) -> Result<Document> {
     let complaints = constructor.complaints;
     let complaint = (!complaints.is_empty())
         .then(|| format!("yaml: unmarshal errors:\n  {}", complaints.join("\n  ")));
-    Ok(Document { value, complaint })
+    Ok(YamlDocument { value, complaint })
 }
 
 /// The maximum number of reported complaints.

@@ -24,14 +24,14 @@ use crate::json;
 
 /// A parsed document.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Document {
+pub struct YamlDocument {
     /// Its value. The last of duplicate keys wins. Maps are sorted by key.
     pub value: Value,
     /// The error of a strict decoder: duplicate keys.
     pub complaint: Option<String>,
 }
 
-impl Document {
+impl YamlDocument {
     /// The document as JSON text.
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
@@ -41,16 +41,16 @@ impl Document {
 }
 
 /// Parses the first document of a stream. A stream without documents is `null`.
-pub fn read(text: &[u8]) -> Result<Document, YamlError> {
+pub fn read(text: &[u8]) -> Result<YamlDocument, YamlError> {
     if let Some(value) = plain::read(text) {
-        return Ok(Document {
+        return Ok(YamlDocument {
             value,
             complaint: None,
         });
     }
     let document = compose::compose(text).and_then(|tree| match tree {
         Some(tree) => construct::construct(&tree),
-        None => Ok(Document {
+        None => Ok(YamlDocument {
             value: Value::Null,
             complaint: None,
         }),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mizzen_object::schema::Struct;
 use mizzen_object::structural::{BUDGET, RuleOptions, Structural, type_name};
-use mizzen_object::{Path, Reason, Violation, Violations};
+use mizzen_object::{Path, Violation, ViolationReason, Violations};
 use mizzen_value::{Map, Value, json};
 
 use super::openapi::TYPES;
@@ -169,7 +169,7 @@ impl DefaultValidator {
             let found = json::quote(type_name(default));
             let message =
                 format!("Invalid value: {found}:  in body must be of type {unknown}: {found}");
-            violations.push(Reason::TypeInvalid, path, message);
+            violations.push(ViolationReason::TypeInvalid, path, message);
         }
         let plain = Structural::compile(&without_unions(schema), false);
         plain.validate_at(default, &path.to_string(), violations);

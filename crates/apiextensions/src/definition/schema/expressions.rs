@@ -1,7 +1,7 @@
 //! Validation of `x-kubernetes-validations`.
 
 use mizzen_object::structural::{examine, resolve};
-use mizzen_object::{Path, Reason, Violations};
+use mizzen_object::{Path, ViolationReason, Violations};
 use mizzen_value::Value;
 
 use super::openapi::{SchemaContext, SchemaViolations};
@@ -39,7 +39,7 @@ pub(super) fn validate(
         let detail = "Internal error: internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
         return found
             .expressions
-            .push(Reason::Internal, place, detail.into());
+            .push(ViolationReason::Internal, place, detail.into());
     };
     for (index, (rule, verdict)) in rules.iter().zip(&verdicts).enumerate() {
         // Violations of a compiled rule.

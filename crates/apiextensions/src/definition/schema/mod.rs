@@ -105,7 +105,7 @@ pub fn structural_condition(definition: &Value) -> Option<(&'static str, &'stati
         let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
         structural::validate(schema, &Path::new(&path), &mut violations);
     }
-    Some(("True", "Violations", violations.in_one()?))
+    Some(("True", "Violations", violations.aggregate()?))
 }
 
 /// Validates the schema of a version at `path`.

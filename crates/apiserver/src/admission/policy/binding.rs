@@ -5,9 +5,9 @@ use mizzen_object::select::LabelSelector;
 use mizzen_registry::{Key, ListOptions, Resource, Selection};
 use mizzen_value::{Str, Value};
 
-use super::spec::Policy;
-use crate::admission::webhook::Attributes;
-use crate::admission::webhook::matching::{Matching, Version};
+use super::spec::PolicySpec;
+use crate::admission::webhook::VersionedAttributes;
+use crate::admission::webhook::matching::{MatchedVersion, Matching};
 
 /// A binding of a policy.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl PolicyBinding {
             reference: spec.get("paramRef").map(|reference| ParamRef {
                 name: reference["name"].str().into(),
                 namespace: reference["namespace"].str().into(),
-                selector: LabelSelector::of(&reference["selector"]).unwrap_or_default(),
+                selector: LabelSelector::from_value(&reference["selector"]).unwrap_or_default(),
                 required: reference["parameterNotFoundAction"].str() == "Deny",
             }),
             actions: spec["validationActions"]
@@ -81,8 +81,8 @@ impl PolicyBinding {
     /// configuration is invalid.
     pub(super) async fn params(
         &self,
-        policy: &Policy,
-        attributes: &Attributes<'_>,
+        policy: &PolicySpec,
+        attributes: &VersionedAttributes<'_>,
     ) -> Result<Vec<Value>, String> {
         if let Some(matching) = &self.matching
             && matching
@@ -103,7 +103,7 @@ impl ParamRef {
     async fn resolve(
         &self,
         kind: &GroupVersionKind,
-        attributes: &Attributes<'_>,
+        attributes: &VersionedAttributes<'_>,
     ) -> Result<Vec<Value>, String> {
         let resource = attributes
             .call
@@ -127,7 +127,7 @@ impl ParamRef {
     fn namespace<'a>(
         &'a self,
         resource: &Resource,
-        attributes: &'a Attributes,
+        attributes: &'a VersionedAttributes,
     ) -> Result<&'a str, String> {
         let asked = attributes.namespace();
         match (resource.kind().is_namespaced(), self.namespace.as_str()) {
@@ -148,7 +148,7 @@ impl ParamRef {
         &self,
         resource: &Resource,
         namespace: &str,
-        attributes: &Attributes<'_>,
+        attributes: &VersionedAttributes<'_>,
     ) -> Result<Vec<Value>, String> {
         let registry = &attributes.call.server.registry;
         let found = registry
@@ -165,7 +165,7 @@ impl ParamRef {
         &self,
         resource: &Resource,
         namespace: &str,
-        attributes: &Attributes<'_>,
+        attributes: &VersionedAttributes<'_>,
     ) -> Result<Vec<Value>, String> {
         let labels = self.selector.clone();
         let selection = Selection {
@@ -192,9 +192,12 @@ impl ParamRef {
     }
 }
 
-impl Policy {
+impl PolicySpec {
     /// The version in which the policy matches a request, if it does. Fails if the policy is invalid.
-    pub(super) fn version(&self, attributes: &Attributes) -> Result<Option<Version>, String> {
+    pub(super) fn version(
+        &self,
+        attributes: &VersionedAttributes,
+    ) -> Result<Option<MatchedVersion>, String> {
         let version = self
             .matching
             .find(attributes)

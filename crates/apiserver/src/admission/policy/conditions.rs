@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
+use mizzen_apiextensions::expression::{ExpressionCompiler, ExpressionResult, ExpressionVariables};
 use mizzen_object::Status;
 use mizzen_value::Value;
 
-use super::questions::AuthorizerChecks;
-use super::scene::{CONDITIONS_BUDGET, ExpressionBatch, OptionalVariables, PolicyActivation};
+use super::activation::{CONDITIONS_BUDGET, ExpressionBatch, OptionalVariables, PolicyActivation};
+use super::authorizer::AuthorizerChecks;
 use super::spec::{PolicyExpression, Variables};
-use crate::admission::webhook::Attributes;
-use crate::admission::webhook::matching::Version;
+use crate::admission::webhook::VersionedAttributes;
+use crate::admission::webhook::matching::MatchedVersion;
 use crate::authorization;
 
 /// Whether all conditions are true. A single false one decides, whatever the errors of the rest. The error is for
@@ -50,25 +50,25 @@ pub(super) async fn hold(
 
 /// The conditions of a webhook.
 #[derive(Debug, Default)]
-pub(crate) struct Conditions(Vec<PolicyExpression>);
+pub(crate) struct MatchConditions(Vec<PolicyExpression>);
 
-impl Conditions {
+impl MatchConditions {
     /// Reads the field `matchConditions`.
-    pub(crate) fn parse(conditions: &Value) -> Conditions {
+    pub(crate) fn parse(conditions: &Value) -> MatchConditions {
         let (compiler, scope) = (
-            Compiler::default(),
-            Scope {
+            ExpressionCompiler::default(),
+            ExpressionVariables {
                 authorizer: true,
-                ..Scope::default()
+                ..ExpressionVariables::default()
             },
         );
         let texts = conditions
             .list()
             .iter()
             .map(|condition| condition["expression"].str());
-        Conditions(
+        MatchConditions(
             texts
-                .map(|text| PolicyExpression::new(&compiler, text, scope, Wanted::Bool))
+                .map(|text| PolicyExpression::new(&compiler, text, scope, ExpressionResult::Bool))
                 .collect(),
         )
     }
@@ -76,8 +76,8 @@ impl Conditions {
     /// Whether all of them are true for a request in the given version.
     pub(crate) async fn hold(
         &self,
-        attributes: &Attributes<'_>,
-        version: &Version,
+        attributes: &VersionedAttributes<'_>,
+        version: &MatchedVersion,
     ) -> Result<Result<bool, String>, Status> {
         if self.0.is_empty() {
             return Ok(Ok(true));
@@ -89,8 +89,8 @@ impl Conditions {
 
 /// The variables of a request in a version, without namespace and parameters.
 pub(super) async fn activation(
-    attributes: &Attributes<'_>,
-    version: &Version,
+    attributes: &VersionedAttributes<'_>,
+    version: &MatchedVersion,
 ) -> Result<PolicyActivation, Status> {
     Ok(PolicyActivation {
         object: attributes

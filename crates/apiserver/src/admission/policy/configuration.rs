@@ -9,24 +9,24 @@ use mizzen_registry::{ListOptions, Object, Registry, Resource, Revision};
 use mizzen_value::{Str, Value};
 
 use super::binding::PolicyBinding;
-use super::spec::Policy;
-use crate::admission::webhook::matching::Index;
+use super::spec::PolicySpec;
+use crate::admission::webhook::matching::MatchIndex;
 use crate::catalog::Catalog;
 
 /// The validating and mutating policies.
-pub(crate) struct Policies {
+pub(crate) struct AdmissionPolicies {
     pub(super) validating: PolicyCache,
     pub(super) mutating: PolicyCache,
 }
 
-impl Policies {
-    pub(crate) fn new(catalog: &Catalog) -> Policies {
+impl AdmissionPolicies {
+    pub(crate) fn new(catalog: &Catalog) -> AdmissionPolicies {
         let find = |plural: &str| catalog.get("admissionregistration.k8s.io", "v1", plural);
         let configured = |policies: &str, bindings: &str| PolicyCache {
             resources: find(policies).zip(find(bindings)),
             kept: RwLock::default(),
         };
-        Policies {
+        AdmissionPolicies {
             validating: configured(
                 "validatingadmissionpolicies",
                 "validatingadmissionpolicybindings",
@@ -75,7 +75,7 @@ impl PolicyCache {
 
 /// A policy and its bindings.
 pub(super) struct BoundPolicy {
-    pub policy: Arc<Policy>,
+    pub policy: Arc<PolicySpec>,
     pub bindings: Vec<PolicyBinding>,
 }
 
@@ -84,9 +84,9 @@ pub(super) struct BoundPolicy {
 pub(super) struct InForce {
     revisions: [Revision; 2],
     all: Vec<Arc<BoundPolicy>>,
-    index: Index,
+    index: MatchIndex,
     /// All policies with the revision in which they were compiled.
-    compiled: HashMap<Str, (Revision, Arc<Policy>)>,
+    compiled: HashMap<Str, (Revision, Arc<PolicySpec>)>,
 }
 
 impl InForce {
@@ -96,7 +96,7 @@ impl InForce {
         bindings: &[Object],
         before: &InForce,
     ) -> InForce {
-        let compiled: HashMap<Str, (Revision, Arc<Policy>)> = policies
+        let compiled: HashMap<Str, (Revision, Arc<PolicySpec>)> = policies
             .iter()
             .map(|policy| before.compiled(policy))
             .collect();
@@ -116,7 +116,7 @@ impl InForce {
             }))
         });
         let all: Vec<Arc<BoundPolicy>> = bound.collect();
-        let index = Index::new(all.iter().map(|bound| &bound.policy.matching));
+        let index = MatchIndex::new(all.iter().map(|bound| &bound.policy.matching));
         InForce {
             revisions,
             all,
@@ -126,7 +126,7 @@ impl InForce {
     }
 
     /// Compiles a policy, unless it has not changed.
-    fn compiled(&self, object: &Object) -> (Str, (Revision, Arc<Policy>)) {
+    fn compiled(&self, object: &Object) -> (Str, (Revision, Arc<PolicySpec>)) {
         let value: Value = object.value();
         let name: Str = value["metadata"]["name"].str().into();
         let revision = object
@@ -135,7 +135,7 @@ impl InForce {
             .unwrap_or_default();
         let policy = match self.compiled.get(&name) {
             Some((known, policy)) if *known == revision => policy.clone(),
-            _ => Arc::new(Policy::parse(&value)),
+            _ => Arc::new(PolicySpec::parse(&value)),
         };
         (name, (revision, policy))
     }

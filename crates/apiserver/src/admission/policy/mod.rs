@@ -9,26 +9,26 @@
 //! Invariant: no evaluation exceeds its cost budget, and none blocks.
 //! Invariant: policies do not apply to policies, so that an administrator cannot be locked out.
 
+mod activation;
+mod authorizer;
 mod binding;
 mod conditions;
 mod configuration;
 mod mutate;
 mod patch;
-mod questions;
-mod scene;
 mod spec;
 mod validate;
 
-pub(crate) use conditions::Conditions;
-pub(crate) use configuration::Policies;
-pub(crate) use mutate::Rounds;
+pub(crate) use conditions::MatchConditions;
+pub(crate) use configuration::AdmissionPolicies;
+pub(crate) use mutate::PolicyRounds;
 pub(crate) use validate::validate;
 
-use super::webhook::Attributes;
+use super::webhook::VersionedAttributes;
 
 /// Kubernetes: reviews are not intercepted, because clusters break without them, and neither are policies
 /// (kubeapiserver/admission/exclusion/resources.go, plugin/policy/generic/plugin.go).
-fn is_exempt(attributes: &Attributes) -> bool {
+fn is_exempt(attributes: &VersionedAttributes) -> bool {
     let kind = attributes.call.resource.kind();
     match kind.gvk.group.as_str() {
         "authentication.k8s.io" | "authorization.k8s.io" => true,

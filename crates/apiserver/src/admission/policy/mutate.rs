@@ -14,13 +14,13 @@ use super::spec::Mutation;
 use super::validate::namespace;
 use super::{conditions, is_exempt};
 use crate::admission::forbidden_for;
-use crate::admission::webhook::Attributes;
-use crate::admission::webhook::matching::Version;
+use crate::admission::webhook::VersionedAttributes;
+use crate::admission::webhook::matching::MatchedVersion;
 use crate::decode::strict_error;
 
 /// The rounds of mutating policies: all once, then those with `reinvocationPolicy: IfNeeded` again.
 #[derive(Default)]
-pub(crate) struct Rounds {
+pub(crate) struct PolicyRounds {
     /// Policies that want to be invoked again if the object changes after them.
     waiting: HashSet<String>,
     /// Policies after which the object changed.
@@ -35,7 +35,7 @@ struct PolicyInvocation {
     /// The index of the binding.
     binding: usize,
     params: Value,
-    version: Version,
+    version: MatchedVersion,
 }
 
 /// Why a policy failed.
@@ -47,11 +47,11 @@ struct Problem {
     invalid: bool,
 }
 
-impl Rounds {
+impl PolicyRounds {
     /// Runs the policies. Returns whether one changed `object`, so that all plug-ins run again.
     pub(crate) async fn mutate(
         &mut self,
-        attributes: &Attributes<'_>,
+        attributes: &VersionedAttributes<'_>,
         object: &mut Value,
         second: bool,
     ) -> Result<bool, Status> {
@@ -94,7 +94,7 @@ impl Rounds {
     async fn invoke(
         &self,
         invocation: &PolicyInvocation,
-        attributes: &Attributes<'_>,
+        attributes: &VersionedAttributes<'_>,
         object: &mut Value,
         second: bool,
     ) -> Result<(bool, Vec<Problem>), Status> {
@@ -168,7 +168,7 @@ impl PolicyInvocation {
 /// The policies that match a request, before any of them has changed it.
 async fn invocations(
     found: &[Arc<BoundPolicy>],
-    attributes: &Attributes<'_>,
+    attributes: &VersionedAttributes<'_>,
 ) -> (Vec<PolicyInvocation>, Vec<Problem>) {
     let (mut invocations, mut problems) = (Vec::new(), Vec::new());
     for bound in found {
@@ -211,7 +211,7 @@ async fn invocations(
 }
 
 /// 403 for the first failure of a policy with `failurePolicy: Fail`.
-fn deny(attributes: &Attributes, problems: Vec<Problem>) -> Result<(), Status> {
+fn deny(attributes: &VersionedAttributes, problems: Vec<Problem>) -> Result<(), Status> {
     let mut denial: Option<Status> = None;
     for problem in problems
         .iter()

@@ -7,13 +7,13 @@ use mizzen_object::patch::JsonPatch;
 use mizzen_object::schema::Struct;
 use mizzen_value::{Value, json, value};
 
-use super::scene::{BUDGET, ExpressionBatch, OptionalVariables, PolicyActivation};
-use super::spec::{Mutation, Policy, PolicyExpression};
+use super::activation::{BUDGET, ExpressionBatch, OptionalVariables, PolicyActivation};
+use super::spec::{Mutation, PolicyExpression, PolicySpec};
 
 /// The object after a mutation. The error is upstream's.
 pub(super) async fn mutated(
     mutation: &Mutation,
-    policy: &Policy,
+    policy: &PolicySpec,
     activation: &PolicyActivation,
     schema: &Struct,
 ) -> Result<Value, String> {
@@ -31,7 +31,7 @@ pub(super) async fn mutated(
 
 async fn evaluate<T>(
     expression: &PolicyExpression,
-    policy: &Policy,
+    policy: &PolicySpec,
     activation: &PolicyActivation,
     read: impl Fn(&cel::Value) -> T,
 ) -> Result<T, String> {

@@ -1,6 +1,8 @@
 //! The spec of a policy, with compiled expressions.
 
-use mizzen_apiextensions::expression::{Compiler, Refusal, Scope, Wanted};
+use mizzen_apiextensions::expression::{
+    ExpressionCompiler, ExpressionError, ExpressionResult, ExpressionVariables,
+};
 use mizzen_cel::Program;
 use mizzen_object::GroupVersionKind;
 use mizzen_value::{Str, Value};
@@ -12,15 +14,15 @@ use crate::decode;
 #[derive(Debug)]
 pub(super) struct PolicyExpression {
     pub text: Str,
-    pub compiled: Result<Program, Refusal>,
+    pub compiled: Result<Program, ExpressionError>,
 }
 
 impl PolicyExpression {
     pub(super) fn new(
-        compiler: &Compiler,
+        compiler: &ExpressionCompiler,
         text: &str,
-        scope: Scope,
-        expected: Wanted,
+        scope: ExpressionVariables,
+        expected: ExpressionResult,
     ) -> PolicyExpression {
         PolicyExpression {
             text: text.into(),
@@ -34,7 +36,7 @@ pub(super) type Variables = Vec<(Str, PolicyExpression)>;
 
 /// A validating or a mutating policy.
 #[derive(Debug)]
-pub(super) struct Policy {
+pub(super) struct PolicySpec {
     pub name: Str,
     pub matching: Matching,
     /// `spec.paramKind`.
@@ -70,11 +72,11 @@ pub(super) enum Mutation {
     Patch(PolicyExpression),
 }
 
-impl Policy {
-    pub(super) fn parse(policy: &Value) -> Policy {
-        let (spec, mut compiler) = (&policy["spec"], Compiler::composing());
+impl PolicySpec {
+    pub(super) fn parse(policy: &Value) -> PolicySpec {
+        let (spec, mut compiler) = (&policy["spec"], ExpressionCompiler::composing());
         let param_kind = spec.get("paramKind").map(decode::stated_kind);
-        let scope = Scope {
+        let scope = ExpressionVariables {
             params: param_kind.is_some(),
             authorizer: true,
             patches: false,
@@ -91,27 +93,27 @@ impl Policy {
             )
         });
         let variables = variables.collect();
-        let texts = |list: &str, field: &str, expected: Wanted| {
+        let texts = |list: &str, field: &str, expected: ExpressionResult| {
             let texts = spec[list].list().iter().map(|item| item[field].str());
             texts
                 .map(|text| PolicyExpression::new(&compiler, text, scope, expected))
                 .collect()
         };
-        Policy {
+        PolicySpec {
             name: policy["metadata"]["name"].str().into(),
             matching: Matching::parse(&spec["matchConstraints"]),
             param_kind,
             ignores_failure: spec["failurePolicy"].str() == "Ignore",
             reinvoked: spec["reinvocationPolicy"].str() == "IfNeeded",
             variables,
-            conditions: texts("matchConditions", "expression", Wanted::Bool),
+            conditions: texts("matchConditions", "expression", ExpressionResult::Bool),
             annotations: spec["auditAnnotations"]
                 .list()
                 .iter()
                 .map(|item| {
                     let text = item["valueExpression"].str();
                     let expression =
-                        PolicyExpression::new(&compiler, text, scope, Wanted::TextOrNull);
+                        PolicyExpression::new(&compiler, text, scope, ExpressionResult::TextOrNull);
                     (item["key"].str().into(), expression)
                 })
                 .collect(),
@@ -130,19 +132,24 @@ impl Policy {
 }
 
 impl Validation {
-    fn parse(compiler: &Compiler, scope: Scope, validation: &Value) -> Validation {
+    fn parse(
+        compiler: &ExpressionCompiler,
+        scope: ExpressionVariables,
+        validation: &Value,
+    ) -> Validation {
         let message = validation["messageExpression"].str();
-        let messages = Scope {
+        let messages = ExpressionVariables {
             authorizer: false,
             ..scope
         };
-        let computed = || PolicyExpression::new(compiler, message, messages, Wanted::Text);
+        let computed =
+            || PolicyExpression::new(compiler, message, messages, ExpressionResult::Text);
         Validation {
             expression: PolicyExpression::new(
                 compiler,
                 validation["expression"].str(),
                 scope,
-                Wanted::Bool,
+                ExpressionResult::Bool,
             ),
             message_expression: (!message.is_empty()).then(computed),
             message: validation["message"].str().trim().into(),
@@ -152,12 +159,16 @@ impl Validation {
 }
 
 impl Mutation {
-    fn parse(compiler: &Compiler, scope: Scope, mutation: &Value) -> Mutation {
-        let scope = Scope {
+    fn parse(
+        compiler: &ExpressionCompiler,
+        scope: ExpressionVariables,
+        mutation: &Value,
+    ) -> Mutation {
+        let scope = ExpressionVariables {
             patches: true,
             ..scope
         };
-        let expression = |field: &str, expected: Wanted| {
+        let expression = |field: &str, expected: ExpressionResult| {
             PolicyExpression::new(
                 compiler,
                 mutation[field]["expression"].str(),
@@ -166,8 +177,8 @@ impl Mutation {
             )
         };
         match mutation["patchType"].str() {
-            "JSONPatch" => Mutation::Patch(expression("jsonPatch", Wanted::Patch)),
-            _ => Mutation::Apply(expression("applyConfiguration", Wanted::Object)),
+            "JSONPatch" => Mutation::Patch(expression("jsonPatch", ExpressionResult::Patch)),
+            _ => Mutation::Apply(expression("applyConfiguration", ExpressionResult::Object)),
         }
     }
 }

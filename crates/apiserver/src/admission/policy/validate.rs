@@ -7,12 +7,14 @@ use mizzen_object::{Cause, Status};
 use mizzen_registry::Key;
 use mizzen_value::{Str, Value, json, value};
 
+use super::activation::{
+    BUDGET, ExpressionBatch, OptionalVariables, OutOfBudget, PolicyActivation,
+};
 use super::binding::{PolicyBinding, ValidationAction};
 use super::configuration::BoundPolicy;
-use super::scene::{BUDGET, ExpressionBatch, OptionalVariables, OutOfBudget, PolicyActivation};
-use super::spec::{Policy, PolicyExpression, Validation};
+use super::spec::{PolicyExpression, PolicySpec, Validation};
 use super::{conditions, is_exempt};
-use crate::admission::webhook::Attributes;
+use crate::admission::webhook::VersionedAttributes;
 use crate::admission::{annotate, forbidden_for};
 
 /// The longest message that an expression may compute.
@@ -21,7 +23,7 @@ const MAX_MESSAGE: usize = 5 * 1024;
 const MAX_ANNOTATION: usize = 10 * 1024;
 
 /// Evaluates the policies that match a write. All of them run, because they may warn; the client gets the first denial.
-pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> {
+pub(crate) async fn validate(attributes: &VersionedAttributes<'_>) -> Result<(), Status> {
     let server = attributes.call.server;
     let in_force = server.policies.validating.in_force(&server.registry)?;
     let found = in_force.about(&attributes.call.resource.kind().plural);
@@ -40,7 +42,7 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
 
 /// The evaluation of one request.
 struct PolicyEvaluation<'a> {
-    attributes: &'a Attributes<'a>,
+    attributes: &'a VersionedAttributes<'a>,
     denial: Option<Status>,
 }
 
@@ -79,7 +81,7 @@ struct AuditAnnotations {
 
 impl ValidateResult {
     /// The result of a policy that could not be evaluated. Its `failurePolicy` decides.
-    fn failed(policy: &Policy, why: String) -> ValidateResult {
+    fn failed(policy: &PolicySpec, why: String) -> ValidateResult {
         match policy.ignores_failure {
             true => ValidateResult::default(),
             false => ValidateResult {
@@ -133,7 +135,7 @@ impl PolicyEvaluation<'_> {
         Ok(())
     }
 
-    fn misconfigured(&mut self, policy: &Policy, binding: Option<&PolicyBinding>, why: &str) {
+    fn misconfigured(&mut self, policy: &PolicySpec, binding: Option<&PolicyBinding>, why: &str) {
         if !policy.ignores_failure {
             let what = if binding.is_some() {
                 "binding"
@@ -145,7 +147,7 @@ impl PolicyEvaluation<'_> {
         }
     }
 
-    fn enforce(&mut self, policy: &Policy, binding: &PolicyBinding, result: ValidateResult) {
+    fn enforce(&mut self, policy: &PolicySpec, binding: &PolicyBinding, result: ValidateResult) {
         for decision in result.decisions {
             if binding.actions.contains(&ValidationAction::Warn) {
                 let (policy, binding, message) = (&policy.name, &binding.name, &decision.message);
@@ -168,7 +170,7 @@ impl PolicyEvaluation<'_> {
     /// Adds the audit annotation of a failed validation. Kubernetes: only the first of several.
     fn annotate_failure(
         &self,
-        policy: &Policy,
+        policy: &PolicySpec,
         binding: &PolicyBinding,
         decision: &PolicyDecision,
     ) {
@@ -195,7 +197,12 @@ impl PolicyEvaluation<'_> {
         );
     }
 
-    fn deny(&mut self, policy: &Policy, binding: Option<&PolicyBinding>, decision: PolicyDecision) {
+    fn deny(
+        &mut self,
+        policy: &PolicySpec,
+        binding: Option<&PolicyBinding>,
+        decision: PolicyDecision,
+    ) {
         let attributes = self.attributes;
         self.denial
             .get_or_insert_with(|| denial(attributes, policy, binding, decision));
@@ -204,8 +211,8 @@ impl PolicyEvaluation<'_> {
 
 /// Kubernetes: the message says "is forbidden" whatever the code (policy/validating/dispatcher.go).
 fn denial(
-    attributes: &Attributes,
-    policy: &Policy,
+    attributes: &VersionedAttributes,
+    policy: &PolicySpec,
     binding: Option<&PolicyBinding>,
     decision: PolicyDecision,
 ) -> Status {
@@ -234,7 +241,7 @@ fn denial(
 }
 
 /// The variable `namespaceObject`; `null` if there is none.
-pub(super) fn namespace(attributes: &Attributes) -> Result<Value, Status> {
+pub(super) fn namespace(attributes: &VersionedAttributes) -> Result<Value, Status> {
     let name = attributes.namespace();
     if name.is_empty() || attributes.is_namespace() {
         return Ok(Value::Null);
@@ -258,7 +265,7 @@ pub(super) fn namespace(attributes: &Attributes) -> Result<Value, Status> {
 }
 
 /// Evaluates a policy with one parameter.
-async fn validate_with(policy: &Policy, activation: &PolicyActivation) -> ValidateResult {
+async fn validate_with(policy: &PolicySpec, activation: &PolicyActivation) -> ValidateResult {
     match conditions::hold(&policy.conditions, &policy.variables, activation).await {
         Ok(true) => {}
         Ok(false) => return ValidateResult::default(),
@@ -275,7 +282,7 @@ async fn validate_with(policy: &Policy, activation: &PolicyActivation) -> Valida
 }
 
 async fn decisions(
-    policy: &Policy,
+    policy: &PolicySpec,
     activation: &PolicyActivation,
 ) -> Result<Vec<PolicyDecision>, OutOfBudget> {
     let expressions: Vec<&PolicyExpression> = policy
@@ -324,7 +331,7 @@ async fn decisions(
 
 /// The messages of `messageExpression`, where it exists and its result is usable.
 async fn messages(
-    policy: &Policy,
+    policy: &PolicySpec,
     activation: &PolicyActivation,
     budget: u64,
 ) -> Result<Vec<Option<String>>, OutOfBudget> {
@@ -366,7 +373,7 @@ impl Validation {
 
 /// Evaluates the audit annotations.
 async fn notes(
-    policy: &Policy,
+    policy: &PolicySpec,
     activation: &PolicyActivation,
 ) -> Result<AuditAnnotations, OutOfBudget> {
     if policy.annotations.is_empty() {

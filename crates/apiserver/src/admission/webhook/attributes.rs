@@ -5,38 +5,38 @@ use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::{DeleteOptions, Propagation, Resource};
 use mizzen_value::{Value, value};
 
-use super::matching::Version;
+use super::matching::MatchedVersion;
 use crate::admission::UNKNOWN_NAME;
 use crate::delete_options;
-use crate::verbs::Call;
+use crate::verbs::ResourceCall;
 
 /// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum AdmissionOperation {
     Create,
     Update,
     Delete,
     Connect,
 }
 
-impl Operation {
+impl AdmissionOperation {
     /// As in rules and reviews.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
-            Operation::Connect => "CONNECT",
+            AdmissionOperation::Create => "CREATE",
+            AdmissionOperation::Update => "UPDATE",
+            AdmissionOperation::Delete => "DELETE",
+            AdmissionOperation::Connect => "CONNECT",
         }
     }
 
     /// The kind of the options, if the operation has any.
     fn options_kind(self) -> Option<&'static str> {
         match self {
-            Operation::Create => Some("CreateOptions"),
-            Operation::Update => Some("UpdateOptions"),
-            Operation::Delete => Some("DeleteOptions"),
-            Operation::Connect => None,
+            AdmissionOperation::Create => Some("CreateOptions"),
+            AdmissionOperation::Update => Some("UpdateOptions"),
+            AdmissionOperation::Delete => Some("DeleteOptions"),
+            AdmissionOperation::Connect => None,
         }
     }
 }
@@ -54,10 +54,10 @@ enum ObjectVersion<'a> {
 
 /// The operation and its objects.
 #[derive(Clone)]
-pub(crate) struct Attributes<'a> {
-    pub call: &'a Call<'a>,
+pub(crate) struct VersionedAttributes<'a> {
+    pub call: &'a ResourceCall<'a>,
     /// The operation.
-    pub operation: Operation,
+    pub operation: AdmissionOperation,
     /// The kind of the request: that of the resource or of a subresource.
     pub kind: GroupVersionKind,
     /// The new object; `None` for a deletion.
@@ -67,16 +67,19 @@ pub(crate) struct Attributes<'a> {
     form: ObjectVersion<'a>,
 }
 
-impl<'a> Attributes<'a> {
+impl<'a> VersionedAttributes<'a> {
     /// A write in the requested version. [`with`](Attributes::with) adds the object.
-    pub(crate) fn asked(call: &'a Call<'a>, old: Option<&'a Value>) -> Attributes<'a> {
+    pub(crate) fn asked(
+        call: &'a ResourceCall<'a>,
+        old: Option<&'a Value>,
+    ) -> VersionedAttributes<'a> {
         let operation = if old.is_some() {
-            Operation::Update
+            AdmissionOperation::Update
         } else {
-            Operation::Create
+            AdmissionOperation::Create
         };
         let kind = call.resource.kind().gvk.clone();
-        Attributes {
+        VersionedAttributes {
             call,
             operation,
             kind,
@@ -88,17 +91,17 @@ impl<'a> Attributes<'a> {
 
     /// A write or a delete in the version of the registry's validation.
     pub(crate) fn judged(
-        call: &'a Call<'a>,
+        call: &'a ResourceCall<'a>,
         object: Option<&'a Value>,
         old: Option<&'a Value>,
-    ) -> Attributes<'a> {
-        let asked = Attributes::asked(call, old);
+    ) -> VersionedAttributes<'a> {
+        let asked = VersionedAttributes::asked(call, old);
         let operation = if object.is_some() {
             asked.operation
         } else {
-            Operation::Delete
+            AdmissionOperation::Delete
         };
-        Attributes {
+        VersionedAttributes {
             operation,
             object,
             form: ObjectVersion::Judged,
@@ -108,33 +111,33 @@ impl<'a> Attributes<'a> {
 
     /// A write of a subresource with a kind of its own.
     pub(crate) fn other(
-        call: &'a Call<'a>,
+        call: &'a ResourceCall<'a>,
         kind: &GroupVersionKind,
         root: &'a Struct,
         old: Option<&'a Value>,
-    ) -> Attributes<'a> {
-        Attributes {
+    ) -> VersionedAttributes<'a> {
+        VersionedAttributes {
             kind: kind.clone(),
             form: ObjectVersion::Only(root),
-            ..Attributes::asked(call, old)
+            ..VersionedAttributes::asked(call, old)
         }
     }
 
     /// A CONNECT with options of this kind.
     pub(crate) fn connect(
-        call: &'a Call<'a>,
+        call: &'a ResourceCall<'a>,
         kind: &GroupVersionKind,
         root: &'a Struct,
-    ) -> Attributes<'a> {
-        Attributes {
-            operation: Operation::Connect,
-            ..Attributes::other(call, kind, root, None)
+    ) -> VersionedAttributes<'a> {
+        VersionedAttributes {
+            operation: AdmissionOperation::Connect,
+            ..VersionedAttributes::other(call, kind, root, None)
         }
     }
 
     /// The same request with an object.
-    pub(crate) fn with<'b>(&'b self, object: &'b Value) -> Attributes<'b> {
-        Attributes {
+    pub(crate) fn with<'b>(&'b self, object: &'b Value) -> VersionedAttributes<'b> {
+        VersionedAttributes {
             object: Some(object),
             ..self.clone()
         }
@@ -192,10 +195,14 @@ impl<'a> Attributes<'a> {
             ObjectVersion::Only(_) => (object.clone(), &self.kind),
             ObjectVersion::Asked if own => (object.clone(), &self.kind),
             // Custom objects are validated in the requested version.
-            ObjectVersion::Judged if own || !asked.is_custom() => {
-                (resource.judged_as(object), &resource.kind().gvk)
-            }
-            _ => (resource.turned(object, asked).await?, &resource.kind().gvk),
+            ObjectVersion::Judged if own || !asked.is_custom() => (
+                resource.from_validation_version(object),
+                &resource.kind().gvk,
+            ),
+            _ => (
+                resource.convert_from(object, asked).await?,
+                &resource.kind().gvk,
+            ),
         };
         shown.set("kind", &kind.kind);
         shown.set("apiVersion", kind.api_version());
@@ -203,15 +210,15 @@ impl<'a> Attributes<'a> {
     }
 
     /// The requested version.
-    pub(crate) fn version(&self) -> Version {
-        Version {
+    pub(crate) fn version(&self) -> MatchedVersion {
+        MatchedVersion {
             resource: self.call.resource.clone(),
             kind: self.kind.clone(),
         }
     }
 
     /// The schema of the request's objects in a version.
-    pub(crate) fn root<'b>(&'b self, version: &'b Version) -> &'b Struct {
+    pub(crate) fn root<'b>(&'b self, version: &'b MatchedVersion) -> &'b Struct {
         self.other_root().unwrap_or(&version.resource.kind().root)
     }
 
@@ -231,7 +238,7 @@ impl<'a> Attributes<'a> {
         };
         let mut options = value!({ "kind": (kind), "apiVersion": "meta.k8s.io/v1" });
         let dry_run = match operation {
-            Operation::Delete => {
+            AdmissionOperation::Delete => {
                 let asked = delete_options::read(self.call.server, self.call.request)?;
                 fill_delete_options(&mut options, &asked);
                 asked.dry_run

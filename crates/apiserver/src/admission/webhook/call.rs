@@ -9,12 +9,12 @@ use mizzen_value::clock::uuid;
 use mizzen_value::json;
 use tokio::time::Instant;
 
-use super::attributes::Attributes;
+use super::attributes::VersionedAttributes;
 use super::matching::WebhookInvocation;
 use super::rejection::no_dry_run;
 use super::review::{self, WebhookResponse};
-use crate::outgoing::Limit;
-use crate::server::Inner;
+use crate::outgoing::CallLimit;
+use crate::server::ServerParts;
 
 /// The largest response of a webhook: enough for a patch that replaces the largest object, encoded twice.
 const MAX_RESPONSE: usize = 8 * 1024 * 1024;
@@ -43,7 +43,7 @@ impl CallFailure {
 
 /// A call that is ready to be sent.
 pub(super) struct PreparedCall {
-    server: Arc<Inner>,
+    server: Arc<ServerParts>,
     invocation: Arc<WebhookInvocation>,
     version: &'static str,
     uid: String,
@@ -53,7 +53,7 @@ pub(super) struct PreparedCall {
 
 /// Builds the review for a webhook.
 pub(super) async fn prepare(
-    attributes: &Attributes<'_>,
+    attributes: &VersionedAttributes<'_>,
     invocation: &Arc<WebhookInvocation>,
 ) -> Result<PreparedCall, CallFailure> {
     let (_, dry_run) = attributes.options().map_err(CallFailure::Refused)?;
@@ -87,7 +87,7 @@ impl PreparedCall {
         let left = until.saturating_duration_since(now);
         let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
         let query = format!("timeout={seconds}s");
-        let limit = Limit {
+        let limit = CallLimit {
             until,
             bytes: MAX_RESPONSE,
         };

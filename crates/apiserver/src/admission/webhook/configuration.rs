@@ -8,8 +8,8 @@ use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 use mizzen_value::{Str, Value};
 
 use super::failing_open::FailingOpen;
-use super::matching::{Index, Matching};
-use crate::admission::policy::Conditions;
+use super::matching::{MatchIndex, Matching};
+use crate::admission::policy::MatchConditions;
 use crate::catalog::Catalog;
 use crate::outgoing::WebhookClient;
 
@@ -69,7 +69,7 @@ impl WebhookCache {
 pub(crate) struct ConfiguredWebhooks {
     revision: Revision,
     all: Vec<Arc<AdmissionWebhook>>,
-    index: Index,
+    index: MatchIndex,
 }
 
 impl ConfiguredWebhooks {
@@ -85,7 +85,7 @@ impl ConfiguredWebhooks {
             .enumerate()
             .map(|(index, webhook)| Arc::new(AdmissionWebhook { index, ..webhook }));
         let all: Vec<Arc<AdmissionWebhook>> = each.collect();
-        let index = Index::new(all.iter().map(|webhook| &webhook.matching));
+        let index = MatchIndex::new(all.iter().map(|webhook| &webhook.matching));
         ConfiguredWebhooks {
             revision,
             all,
@@ -125,7 +125,7 @@ pub(crate) struct AdmissionWebhook {
     pub versions: Vec<Str>,
     pub hook: WebhookClient,
     /// `matchConditions`.
-    pub conditions: Conditions,
+    pub conditions: MatchConditions,
 }
 
 impl AdmissionWebhook {
@@ -150,7 +150,7 @@ impl AdmissionWebhook {
                 .map(|text| text.str().into())
                 .collect(),
             hook: WebhookClient::parse(&webhook["clientConfig"]),
-            conditions: Conditions::parse(&webhook["matchConditions"]),
+            conditions: MatchConditions::parse(&webhook["matchConditions"]),
         }
     }
 }

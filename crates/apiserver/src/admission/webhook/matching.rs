@@ -8,7 +8,7 @@ use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::{Key, Resource};
 use mizzen_value::{Str, Value};
 
-use super::attributes::Attributes;
+use super::attributes::VersionedAttributes;
 use super::configuration::{AdmissionWebhook, ConfiguredWebhooks};
 
 /// A webhook to call, and the version of the object that it gets.
@@ -21,7 +21,7 @@ pub(super) struct WebhookInvocation {
 /// The webhooks that may match a request.
 pub(super) fn candidates(
     hooks: &ConfiguredWebhooks,
-    attributes: &Attributes,
+    attributes: &VersionedAttributes,
 ) -> Vec<Arc<AdmissionWebhook>> {
     let found = hooks.about(&attributes.call.resource.kind().plural);
     if found.is_empty() || is_exempt(&attributes.kind) {
@@ -47,14 +47,14 @@ fn is_exempt(kind: &GroupVersionKind) -> bool {
 /// The invocation of a webhook, if it matches.
 pub(super) async fn invocation(
     webhook: &Arc<AdmissionWebhook>,
-    attributes: &Attributes<'_>,
+    attributes: &VersionedAttributes<'_>,
 ) -> Result<Option<WebhookInvocation>, Status> {
     let Some(version) = webhook.matching.find(attributes)? else {
         return Ok(None);
     };
     match webhook.conditions.hold(attributes, &version).await? {
         Ok(true) => {
-            let Version { resource, kind } = version;
+            let MatchedVersion { resource, kind } = version;
             Ok(Some(WebhookInvocation {
                 webhook: webhook.clone(),
                 resource,
@@ -71,7 +71,7 @@ pub(super) async fn invocation(
 
 /// The version of a resource that a webhook or policy gets, and its kind.
 #[derive(Clone)]
-pub(crate) struct Version {
+pub(crate) struct MatchedVersion {
     pub resource: Resource,
     pub kind: GroupVersionKind,
 }
@@ -100,7 +100,8 @@ impl Matching {
 
     /// Parses those of a policy or binding.
     pub(crate) fn parse(constraints: &Value) -> Matching {
-        let selector = |field: &str| LabelSelector::of(&constraints[field]).unwrap_or_default();
+        let selector =
+            |field: &str| LabelSelector::from_value(&constraints[field]).unwrap_or_default();
         Matching {
             rules: Some(rules(&constraints["resourceRules"])).filter(|rules| !rules.is_empty()),
             excluded: rules(&constraints["excludeResourceRules"]),
@@ -111,7 +112,10 @@ impl Matching {
     }
 
     /// The version in which a request matches, if it does. Errors of selectors count only if the rules match.
-    pub(crate) fn find(&self, attributes: &Attributes) -> Result<Option<Version>, Status> {
+    pub(crate) fn find(
+        &self,
+        attributes: &VersionedAttributes,
+    ) -> Result<Option<MatchedVersion>, Status> {
         let in_namespace = self.matches_namespace(attributes);
         if in_namespace == Ok(false) || !self.matches_object(attributes) {
             return Ok(None);
@@ -130,7 +134,7 @@ impl Matching {
     }
 
     /// Whether the namespace selector matches. It always matches cluster-scoped objects.
-    fn matches_namespace(&self, attributes: &Attributes) -> Result<bool, Status> {
+    fn matches_namespace(&self, attributes: &VersionedAttributes) -> Result<bool, Status> {
         let is_namespace = attributes.call.resource.kind().plural == "namespaces";
         if self.namespaces.is_empty() || attributes.namespace().is_empty() && !is_namespace {
             return Ok(true);
@@ -156,7 +160,7 @@ impl Matching {
     }
 
     /// Whether the object selector matches the old or the new object.
-    fn matches_object(&self, attributes: &Attributes) -> bool {
+    fn matches_object(&self, attributes: &VersionedAttributes) -> bool {
         let selects = |object: &Value| {
             let labels = &object["metadata"]["labels"];
             self.objects.matches(|key| labels[key].as_str())
@@ -167,7 +171,11 @@ impl Matching {
     }
 
     /// The version of the resource that rules match: the requested one if possible.
-    fn version(&self, rules: &[MatchRule], attributes: &Attributes) -> Option<Version> {
+    fn version(
+        &self,
+        rules: &[MatchRule],
+        attributes: &VersionedAttributes,
+    ) -> Option<MatchedVersion> {
         if rules
             .iter()
             .any(|rule| rule.matches(attributes, attributes.call.resource))
@@ -202,16 +210,16 @@ impl Matching {
 
 /// An index of match constraints by resource.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct MatchIndex {
     /// The positions of those with a resource.
     by_resource: HashMap<Str, Vec<usize>>,
     /// The positions of those for any resource.
     anywhere: Vec<usize>,
 }
 
-impl Index {
-    pub(crate) fn new<'a>(all: impl Iterator<Item = &'a Matching>) -> Index {
-        let mut index = Index::default();
+impl MatchIndex {
+    pub(crate) fn new<'a>(all: impl Iterator<Item = &'a Matching>) -> MatchIndex {
+        let mut index = MatchIndex::default();
         for (at, matching) in all.enumerate() {
             match matching.resources() {
                 None => index.anywhere.push(at),
@@ -235,7 +243,7 @@ impl Index {
 }
 
 /// The equivalent versions of the resource, with the request's kind.
-fn equivalents(attributes: &Attributes) -> Vec<Version> {
+fn equivalents(attributes: &VersionedAttributes) -> Vec<MatchedVersion> {
     let (catalog, own) = (
         &attributes.call.server.catalog,
         attributes.call.resource.kind(),
@@ -255,7 +263,7 @@ fn equivalents(attributes: &Attributes) -> Vec<Version> {
                     .clone()
                     .unwrap_or_else(|| kind.gvk.clone()),
             };
-            Some(Version { resource, kind })
+            Some(MatchedVersion { resource, kind })
         });
     found.collect()
 }
@@ -320,7 +328,7 @@ impl MatchRule {
     }
 
     /// Whether the rule matches the request as one for `resource`.
-    fn matches(&self, attributes: &Attributes, resource: &Resource) -> bool {
+    fn matches(&self, attributes: &VersionedAttributes, resource: &Resource) -> bool {
         let kind = resource.kind();
         let below = attributes.call.path.subresource.as_str();
         let mut resources = self.resources.iter();
@@ -332,7 +340,7 @@ impl MatchRule {
             && (self.names.is_empty() || self.names.iter().any(|name| name == attributes.name()))
     }
 
-    fn matches_scope(&self, attributes: &Attributes) -> bool {
+    fn matches_scope(&self, attributes: &VersionedAttributes) -> bool {
         let in_none = attributes.is_namespace() || attributes.namespace().is_empty();
         match self.scope {
             RuleScope::Any => true,

@@ -7,6 +7,7 @@
 //! Invariant: webhooks do not apply to admission configuration, so that an administrator cannot be locked out.
 //! Invariant: all calls of one request share its deadline; the timeouts of webhooks that hang do not add up.
 
+mod annotations;
 mod attributes;
 mod call;
 mod configuration;
@@ -14,11 +15,10 @@ mod failing_open;
 pub(super) mod matching;
 mod mutate;
 mod rejection;
-mod remember;
 mod review;
 mod validate;
 
-pub(crate) use attributes::Attributes;
+pub(crate) use attributes::VersionedAttributes;
 pub(crate) use configuration::Webhooks;
-pub(crate) use mutate::Rounds;
+pub(crate) use mutate::WebhookRounds;
 pub(crate) use validate::validate;

@@ -10,11 +10,11 @@ use mizzen_registry::Resource;
 use mizzen_value::{Str, Value, json};
 use tokio::time::Instant;
 
-use super::attributes::Attributes;
+use super::annotations;
+use super::attributes::VersionedAttributes;
 use super::call::{CallFailure, out_of_time, prepare};
 use super::matching::{WebhookInvocation, candidates, invocation};
 use super::rejection::rejection;
-use super::remember;
 use super::review::WebhookResponse;
 use crate::audit::Layer;
 use crate::decode;
@@ -22,7 +22,7 @@ use crate::verbs::patch;
 
 /// The rounds of mutating webhooks: all once, then those with `reinvocationPolicy: IfNeeded` again.
 #[derive(Default)]
-pub(crate) struct Rounds {
+pub(crate) struct WebhookRounds {
     /// Webhooks that want to be called again if the object changes after them.
     waiting: HashSet<Str>,
     /// Webhooks after which the object changed.
@@ -31,11 +31,11 @@ pub(crate) struct Rounds {
     last: Value,
 }
 
-impl Rounds {
+impl WebhookRounds {
     /// Calls the webhooks. Returns whether one changed `object`, so that all plug-ins run again.
     pub(crate) async fn mutate(
         &mut self,
-        attributes: &Attributes<'_>,
+        attributes: &VersionedAttributes<'_>,
         object: Option<&mut Value>,
         second: bool,
     ) -> Result<bool, Status> {
@@ -86,7 +86,7 @@ impl Rounds {
     /// Calls one webhook; returns the changed object.
     async fn call(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &VersionedAttributes<'_>,
         invocation: WebhookInvocation,
         second: bool,
     ) -> Result<Option<Value>, Status> {
@@ -106,10 +106,10 @@ impl Rounds {
             .request
             .record
             .add_latency_since(Layer::MutatingWebhook, started);
-        remember::mutated(attributes, webhook, round, matches!(outcome, Ok(Some(_))));
+        annotations::mutated(attributes, webhook, round, matches!(outcome, Ok(Some(_))));
         match outcome {
             Err(CallFailure::Call(why)) if webhook.ignores_failure => {
-                remember::failed_open(attributes, "mutation", round, webhook.index, webhook);
+                annotations::failed_open(attributes, "mutation", round, webhook.index, webhook);
                 attributes
                     .call
                     .server
@@ -128,13 +128,13 @@ impl Rounds {
 
 /// Applies the response of a webhook; `None` if the object does not change.
 async fn apply_response(
-    attributes: &Attributes<'_>,
+    attributes: &VersionedAttributes<'_>,
     invocation: &WebhookInvocation,
     response: &WebhookResponse,
     round: usize,
 ) -> Result<Option<Value>, CallFailure> {
     let name = &invocation.webhook.name;
-    remember::note(attributes, &invocation.webhook, response);
+    annotations::note(attributes, &invocation.webhook, response);
     if !response.allowed {
         return Err(CallFailure::Refused(rejection(name, &response.status)));
     }
@@ -172,7 +172,7 @@ async fn apply_response(
         .map_err(|error| internal(error.to_string()))?;
     let taken = attributes.taken_back(&shown, &invocation.resource).await;
     let patched = taken.map_err(CallFailure::Refused)?;
-    remember::patched(attributes, &invocation.webhook, round, &response.patch);
+    annotations::patched(attributes, &invocation.webhook, round, &response.patch);
     Ok((patched != *object).then_some(patched))
 }
 
@@ -180,7 +180,7 @@ fn internal(why: String) -> CallFailure {
     CallFailure::Refused(Status::internal(why))
 }
 
-impl Attributes<'_> {
+impl VersionedAttributes<'_> {
     /// Decodes a patched object in the request's version again: pruned and defaulted.
     pub(crate) async fn taken_back(
         &self,
@@ -198,7 +198,7 @@ impl Attributes<'_> {
         decode::apply_defaults(kind, &mut object).map_err(Status::internal)?;
         match kind.gvk == self.call.resource.kind().gvk {
             true => Ok(object),
-            false => self.call.resource.turned(&object, resource).await,
+            false => self.call.resource.convert_from(&object, resource).await,
         }
     }
 }

@@ -7,8 +7,8 @@ use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Status};
 use mizzen_value::{Value, json, value};
 
-use super::attributes::Attributes;
-use super::matching::{Version, WebhookInvocation};
+use super::attributes::VersionedAttributes;
+use super::matching::{MatchedVersion, WebhookInvocation};
 
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
@@ -33,10 +33,10 @@ pub(super) fn version(invocation: &WebhookInvocation) -> Result<&'static str, St
 pub(super) async fn question(
     version: &str,
     uid: &str,
-    attributes: &Attributes<'_>,
+    attributes: &VersionedAttributes<'_>,
     invocation: &WebhookInvocation,
 ) -> Result<Value, Status> {
-    let version_shown = Version {
+    let version_shown = MatchedVersion {
         resource: invocation.resource.clone(),
         kind: invocation.kind.clone(),
     };
@@ -59,9 +59,9 @@ pub(super) async fn question(
     Ok(review)
 }
 
-impl Attributes<'_> {
+impl VersionedAttributes<'_> {
     /// The request of a review in a version, without its objects.
-    pub(crate) fn request(&self, version: &Version) -> Result<Value, Status> {
+    pub(crate) fn request(&self, version: &MatchedVersion) -> Result<Value, Status> {
         let (call, asked, shown) = (
             self.call,
             self.call.resource.kind(),
@@ -98,7 +98,7 @@ fn resource(gvk: &GroupVersionKind, plural: &str) -> Value {
     value!({ "group": (&gvk.group), "version": (&gvk.version), "resource": plural })
 }
 
-fn user(attributes: &Attributes) -> Value {
+fn user(attributes: &VersionedAttributes) -> Value {
     let user = &attributes.call.request.user;
     let mut info = value!({ "username": (&user.name) });
     if !user.uid.is_empty() {

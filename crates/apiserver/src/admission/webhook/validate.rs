@@ -6,18 +6,18 @@ use mizzen_object::Status;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::attributes::Attributes;
+use super::annotations;
+use super::attributes::VersionedAttributes;
 use super::call::{CallFailure, out_of_time, prepare};
 use super::configuration::AdmissionWebhook;
 use super::matching::{candidates, invocation};
 use super::rejection::rejection;
-use super::remember;
 use super::review::WebhookResponse;
 use crate::audit::Layer;
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// Calls the webhooks that match a write. Of several denials the client gets that of the first webhook.
-pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> {
+pub(crate) async fn validate(attributes: &VersionedAttributes<'_>) -> Result<(), Status> {
     let server = attributes.call.server;
     let hooks = server.webhooks.validating.hooks(&server.registry)?;
     let mut calls = Vec::new();
@@ -44,10 +44,10 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     while let Some(done) = running.join_next().await {
         let (at, response) = done.map_err(Status::internal)?;
         if let Ok(response) = &response {
-            remember::note(attributes, &calls[at].webhook, response);
+            annotations::note(attributes, &calls[at].webhook, response);
         }
         if matches!(response, Err(CallFailure::Call(_))) && calls[at].webhook.ignores_failure {
-            remember::failed_open(attributes, "validating", 0, at, &calls[at].webhook);
+            annotations::failed_open(attributes, "validating", 0, at, &calls[at].webhook);
         }
         outcomes[at] = settle(server, &calls[at].webhook, response);
     }
@@ -61,7 +61,7 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
 
 /// The result of a response or of a failed call.
 fn settle(
-    server: &Inner,
+    server: &ServerParts,
     webhook: &AdmissionWebhook,
     response: Result<WebhookResponse, CallFailure>,
 ) -> Result<(), Status> {

@@ -1,6 +1,6 @@
 //! Decodes and validates an audit policy. Errors read as upstream's.
 
-use mizzen_object::config_file::{self, ConfigFileError, Scheme};
+use mizzen_object::config_file::{self, ConfigFileError, ConfigScheme};
 use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations, schema};
 use mizzen_value::{Str, Value};
@@ -18,7 +18,7 @@ impl AuditPolicy {
     /// warning (audit/policy/reader.go).
     pub fn read(text: &[u8]) -> Result<AuditPolicy, PolicyError> {
         let file = ("policy.kinds", include_str!("policy.kinds"));
-        let scheme = Scheme {
+        let scheme = ConfigScheme {
             name: "pkg/audit/scheme.go:30",
             kinds: &[("audit.k8s.io/v1", "Policy")],
             types: &schema::parse([file]).expect("policy.kinds is valid"),
@@ -37,7 +37,7 @@ impl AuditPolicy {
             tracing::warn!(%error, "the audit policy contains errors, falling back to lenient decoding");
         }
         let document = &decoded.value;
-        if let Some(problem) = validate(document).in_one() {
+        if let Some(problem) = validate(document).aggregate() {
             return Err(PolicyError(problem));
         }
         if document["rules"].list().is_empty() {

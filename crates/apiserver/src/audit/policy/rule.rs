@@ -3,7 +3,7 @@
 use mizzen_value::Str;
 
 use super::PolicyDecision;
-use crate::authorization::{Attributes, Resource, Target};
+use crate::authorization::{Attributes, AttributesTarget, ResourceAttributes};
 
 /// A rule. An empty list matches everything.
 #[derive(Debug, Clone)]
@@ -49,28 +49,28 @@ impl AuditRule {
             && self.matches_target(target)
     }
 
-    fn matches_target(&self, target: &Target) -> bool {
+    fn matches_target(&self, target: &AttributesTarget) -> bool {
         let about_objects = !self.namespaces.is_empty() || !self.resources.is_empty();
         match target {
-            Target::Resource(resource) if about_objects => {
+            AttributesTarget::Resource(resource) if about_objects => {
                 (self.namespaces.is_empty() || contains(&self.namespaces, resource.namespace))
                     && (self.resources.is_empty()
                         || self.resources.iter().any(|some| some.matches(resource)))
             }
-            Target::Page(_) if about_objects => false,
-            Target::Page(path) if !self.non_resource_urls.is_empty() => {
+            AttributesTarget::NonResource(_) if about_objects => false,
+            AttributesTarget::NonResource(path) if !self.non_resource_urls.is_empty() => {
                 self.non_resource_urls.iter().any(|url| {
                     url == path || url.ends_with('*') && path.starts_with(url.trim_end_matches('*'))
                 })
             }
-            Target::Resource(_) => self.non_resource_urls.is_empty(),
-            Target::Page(_) => true,
+            AttributesTarget::Resource(_) => self.non_resource_urls.is_empty(),
+            AttributesTarget::NonResource(_) => true,
         }
     }
 }
 
 impl GroupResources {
-    fn matches(&self, target: &Resource) -> bool {
+    fn matches(&self, target: &ResourceAttributes) -> bool {
         let here = self.group == target.group || self.group == "*";
         let named = || self.names.is_empty() || contains(&self.names, target.name);
         here && (self.resources.is_empty()
@@ -83,8 +83,8 @@ impl GroupResources {
 }
 
 /// Whether a resource matches a pattern. Kubernetes: `pods/*` also matches pods.
-fn matches_pattern(pattern: &str, target: &Resource) -> bool {
-    let Resource {
+fn matches_pattern(pattern: &str, target: &ResourceAttributes) -> bool {
+    let ResourceAttributes {
         resource,
         subresource,
         ..

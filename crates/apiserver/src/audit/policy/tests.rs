@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::User;
-use crate::authorization::{Resource, Target};
+use crate::authorization::{AttributesTarget, ResourceAttributes};
 
 fn read(text: &str) -> Result<AuditPolicy, PolicyError> {
     AuditPolicy::read(text.as_bytes())
@@ -15,7 +15,7 @@ fn policy(rules: &str) -> AuditPolicy {
     .unwrap()
 }
 
-const POD: Resource = Resource {
+const POD: ResourceAttributes = ResourceAttributes {
     group: "",
     version: "v1",
     resource: "pods",
@@ -26,19 +26,19 @@ const POD: Resource = Resource {
     labels: "",
 };
 
-fn pod() -> Target<'static> {
-    Target::Resource(POD)
+fn pod() -> AttributesTarget<'static> {
+    AttributesTarget::Resource(POD)
 }
 
-fn logs() -> Target<'static> {
-    Target::Resource(Resource {
+fn logs() -> AttributesTarget<'static> {
+    AttributesTarget::Resource(ResourceAttributes {
         subresource: "log",
         ..POD
     })
 }
 
-fn node() -> Target<'static> {
-    Target::Resource(Resource {
+fn node() -> AttributesTarget<'static> {
+    AttributesTarget::Resource(ResourceAttributes {
         resource: "nodes",
         namespace: "",
         name: "n",
@@ -46,8 +46,8 @@ fn node() -> Target<'static> {
     })
 }
 
-fn role() -> Target<'static> {
-    Target::Resource(Resource {
+fn role() -> AttributesTarget<'static> {
+    AttributesTarget::Resource(ResourceAttributes {
         group: "rbac.authorization.k8s.io",
         resource: "roles",
         name: "edit",
@@ -55,7 +55,7 @@ fn role() -> Target<'static> {
     })
 }
 
-fn judge(policy: &AuditPolicy, target: Target, known: bool) -> PolicyDecision {
+fn judge(policy: &AuditPolicy, target: AttributesTarget, known: bool) -> PolicyDecision {
     let groups = vec!["humans".into(), "system:authenticated".into()];
     let user = User {
         name: "tim@k8s.io".into(),
@@ -74,7 +74,7 @@ fn judge(policy: &AuditPolicy, target: Target, known: bool) -> PolicyDecision {
 
 /// Whether a rule of the level Metadata matches.
 #[track_caller]
-fn check(rule: &str, target: Target, expected: bool) {
+fn check(rule: &str, target: AttributesTarget, expected: bool) {
     let policy = policy(&format!("{{level: Metadata, {rule}}}"));
     assert_eq!(
         judge(&policy, target, true).level == AuditLevel::Metadata,
@@ -137,7 +137,7 @@ fn a_rule_is_about_resources_in_namespaces() {
 
 #[test]
 fn a_rule_is_about_pages() {
-    let metrics = || Target::Page("/metrics");
+    let metrics = || AttributesTarget::NonResource("/metrics");
     check("nonResourceURLs: [/metrics]", metrics(), true);
     check("nonResourceURLs: ['/met*']", metrics(), true);
     check("nonResourceURLs: ['*']", metrics(), true);

@@ -6,7 +6,7 @@ use std::path::Path;
 use mizzen_registry::Store;
 
 use super::*;
-use crate::seams::{Counter, VirtualClock};
+use crate::clock::{CountingRandom, VirtualClock};
 
 /// 2027-01-15T08:00:00Z.
 const BEGIN: i64 = 1_800_000_000;
@@ -16,7 +16,7 @@ fn registry() -> Registry {
     Registry::new(
         store,
         Arc::new(VirtualClock::starting_at(BEGIN)),
-        Arc::new(Counter::default()),
+        Arc::new(CountingRandom::default()),
     )
 }
 

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::Delivery;
 use crate::audit::counters::{AuditMetrics, AuditPlugin};
 use crate::delegate::{WebhookKubeconfig, WebhookKubeconfigError};
-use crate::outgoing::{Remote, jittered};
+use crate::outgoing::{KubeconfigWebhook, jittered};
 
 /// Kubernetes: the time-out of one attempt (apiserver/pkg/util/webhook/webhook.go).
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,13 +59,13 @@ impl fmt::Debug for AuditWebhookOptions {
 /// The webhook backend.
 pub(super) struct AuditWebhook {
     registry: Registry,
-    remote: Remote,
+    remote: KubeconfigWebhook,
     initial_backoff: Duration,
 }
 
 impl AuditWebhook {
     pub(super) fn new(setup: AuditWebhookOptions, registry: &Registry) -> AuditWebhook {
-        let remote = Remote::silent(&setup.kubeconfig, registry);
+        let remote = KubeconfigWebhook::without_timeout(&setup.kubeconfig, registry);
         AuditWebhook {
             registry: registry.clone(),
             remote,
@@ -78,7 +78,7 @@ impl AuditWebhook {
         let body = event_list(events);
         let mut pause = self.initial_backoff;
         for attempt in 1.. {
-            let Err(error) = self.remote.tell(body.clone(), PATIENCE).await else {
+            let Err(error) = self.remote.post_and_discard(body.clone(), PATIENCE).await else {
                 return true;
             };
             if attempt == ATTEMPTS {

@@ -7,7 +7,7 @@ mod tests;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use mizzen_object::config_file::Scheme;
+use mizzen_object::config_file::ConfigScheme;
 use mizzen_object::schema::{Schemas, parse};
 use mizzen_object::{Path, Violations};
 use mizzen_value::{Str, Value, json};
@@ -57,7 +57,7 @@ impl AuthenticationConfiguration {
         let document = Self::decode(text)?;
         let mut violations = Violations::default();
         let configuration = Self::validate(&document, disallowed, &mut violations);
-        match violations.in_one() {
+        match violations.aggregate() {
             Some(problem) => Err(format!("invalid authentication configuration: {problem}")),
             None => Ok(configuration),
         }
@@ -70,7 +70,7 @@ impl AuthenticationConfiguration {
         }
         static SCHEMAS: OnceLock<Schemas> = OnceLock::new();
         let file = ("authentication.kinds", include_str!("authentication.kinds"));
-        let scheme = Scheme {
+        let scheme = ConfigScheme {
             name: "pkg/kubeapiserver/options/authentication.go:879",
             kinds: &KINDS,
             types: SCHEMAS.get_or_init(|| parse([file]).expect("authentication.kinds is valid")),

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::metrics::IssuerMetrics;
 use crate::jose::{PublicKey, Unverified};
-use crate::outgoing::{Client, Limit, Trust};
+use crate::outgoing::{CallLimit, OutgoingClient, Trust};
 
 /// The path of the discovery document.
 const WELL_KNOWN: &str = "/.well-known/openid-configuration";
@@ -51,7 +51,7 @@ pub(super) struct RemoteKeySet {
     pub endpoint: IssuerEndpoint,
     pub metrics: IssuerMetrics,
     registry: Registry,
-    client: Client,
+    client: OutgoingClient,
     key_set: RwLock<KeySet>,
     fetch_state: Mutex<FetchState>,
 }
@@ -74,7 +74,7 @@ struct FetchState {
 impl RemoteKeySet {
     pub(super) fn new(
         endpoint: IssuerEndpoint,
-        client: Client,
+        client: OutgoingClient,
         registry: &Registry,
     ) -> RemoteKeySet {
         let fetch_state = FetchState {
@@ -127,7 +127,7 @@ impl RemoteKeySet {
         let fetched = self
             .fetch_key_set(
                 &mut fetch_state,
-                Limit {
+                CallLimit {
                     until,
                     bytes: MAX_ANSWER,
                 },
@@ -153,7 +153,7 @@ impl RemoteKeySet {
     async fn fetch_key_set(
         &self,
         fetch_state: &mut FetchState,
-        limit: Limit,
+        limit: CallLimit,
     ) -> Result<Vec<PublicKey>, String> {
         let url = match &fetch_state.keys_url {
             Some(url) => url.clone(),
@@ -173,7 +173,7 @@ impl RemoteKeySet {
     }
 
     /// The JWKS URL of the discovery document, which must name the same issuer.
-    async fn discover(&self, limit: Limit) -> Result<String, String> {
+    async fn discover(&self, limit: CallLimit) -> Result<String, String> {
         let IssuerEndpoint { issuer, .. } = &self.endpoint;
         let url = self.endpoint.discovery_url();
         let description = read(&url, &self.fetch_text(&url, limit).await?)?;
@@ -190,7 +190,7 @@ impl RemoteKeySet {
         }
     }
 
-    async fn fetch_text(&self, url: &str, limit: Limit) -> Result<Bytes, String> {
+    async fn fetch_text(&self, url: &str, limit: CallLimit) -> Result<Bytes, String> {
         self.client
             .get(url, &self.endpoint.trust, limit)
             .await

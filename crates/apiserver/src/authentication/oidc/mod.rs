@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use mizzen_metrics::Families;
 use mizzen_object::User;
-use mizzen_registry::{Future, Registry};
+use mizzen_registry::{BoxFuture, Registry};
 use mizzen_value::{Str, Value, json, time};
 use tokio::time::Instant;
 
 use super::{AuthenticatedToken, AuthenticationResult, Authenticator};
 use crate::jose::{ALGORITHMS, Algorithm, Unverified, quote_list};
 use crate::metrics::Reloads;
-use crate::outgoing::Client;
+use crate::outgoing::OutgoingClient;
 pub use configuration::AuthenticationConfiguration;
 use configuration::IssuerConfiguration;
 use keys::RemoteKeySet;
@@ -33,7 +33,7 @@ const LEEWAY: f64 = 300.0;
 /// The authenticator of all issuers. Their configuration can be replaced while the server runs.
 pub struct Issuers {
     registry: Registry,
-    client: Client,
+    client: OutgoingClient,
     algorithms: Vec<&'static Algorithm>,
     /// The audiences of this server.
     own: Vec<Str>,
@@ -62,7 +62,7 @@ impl Issuers {
         };
         let issuers = Issuers {
             registry: registry.clone(),
-            client: Client::plain(registry, None),
+            client: OutgoingClient::plain(registry, None),
             algorithms,
             own: own.to_vec(),
             current: RwLock::default(),
@@ -214,7 +214,7 @@ impl Authenticator for Issuers {
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
-    ) -> Future<'a, AuthenticationResult> {
+    ) -> BoxFuture<'a, AuthenticationResult> {
         Box::pin(self.authenticate_token(token, audiences))
     }
 

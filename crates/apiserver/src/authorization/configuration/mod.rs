@@ -9,7 +9,7 @@ mod validate;
 
 use std::sync::Arc;
 
-use mizzen_object::in_one;
+use mizzen_object::aggregate;
 use mizzen_object::schema::{self, Schemas, Struct};
 use mizzen_value::Str;
 
@@ -157,7 +157,7 @@ impl AuthorizerType {
 impl AuthorizationConfigurationError {
     /// All problems in one line; none if there are none.
     pub fn from_problems(problems: Vec<String>) -> Option<AuthorizationConfigurationError> {
-        in_one(problems).map(AuthorizationConfigurationError)
+        aggregate(problems).map(AuthorizationConfigurationError)
     }
 }
 

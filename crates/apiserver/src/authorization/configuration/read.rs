@@ -1,6 +1,6 @@
 //! Decodes an AuthorizationConfiguration strictly.
 
-use mizzen_object::config_file::{ConfigFileError, Scheme};
+use mizzen_object::config_file::{ConfigFileError, ConfigScheme};
 use mizzen_value::{Value, time};
 
 use super::schemas;
@@ -26,7 +26,7 @@ pub(super) fn decode_document(text: &[u8]) -> Result<Value, ConfigFileError> {
     if text.is_empty() {
         return Ok(Value::object());
     }
-    let scheme = Scheme {
+    let scheme = ConfigScheme {
         name: "pkg/apis/apiserver/load/load.go:32",
         kinds: &KINDS,
         types: &schemas(),

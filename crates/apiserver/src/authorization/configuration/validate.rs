@@ -40,7 +40,7 @@ pub(super) fn validate_configuration(
             ValidatedAuthorizer::new(value, &path.index(index), &mut seen, &mut violations)
         })
         .collect();
-    if let Some(why) = violations.in_one() {
+    if let Some(why) = violations.aggregate() {
         return Err(AuthorizationConfigurationError(why));
     }
     let authorizers: Vec<ValidatedAuthorizer> = read.into_iter().flatten().collect();

@@ -9,9 +9,11 @@ use tokio::time::Instant;
 
 use super::mode::{ImpersonationMode, node_name, service_account};
 use crate::authorization::request::request_attributes;
-use crate::authorization::{Attributes, Reason, Resource, Target, forbidden};
+use crate::authorization::{
+    Attributes, AttributesTarget, DecisionReason, ResourceAttributes, forbidden,
+};
 use crate::request::Request;
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
@@ -21,7 +23,7 @@ const MANY: usize = 4;
 
 /// An attempt to impersonate in one mode.
 pub(super) struct ImpersonationAttempt<'a> {
-    server: &'a Inner,
+    server: &'a ServerParts,
     request: &'a Request,
     mode: ImpersonationMode,
     /// The requesting user, as authorizers see it.
@@ -30,7 +32,7 @@ pub(super) struct ImpersonationAttempt<'a> {
 
 impl<'a> ImpersonationAttempt<'a> {
     pub(super) fn new(
-        server: &'a Inner,
+        server: &'a ServerParts,
         request: &'a Request,
         mode: ImpersonationMode,
     ) -> ImpersonationAttempt<'a> {
@@ -85,7 +87,7 @@ impl<'a> ImpersonationAttempt<'a> {
 
     async fn check_name(&self, user: &mut User) -> Result<(), Status> {
         let name = user.name.clone();
-        let mut resource = Resource {
+        let mut resource = ResourceAttributes {
             group: self.group(),
             resource: "users",
             name: &name,
@@ -98,7 +100,7 @@ impl<'a> ImpersonationAttempt<'a> {
             } else {
                 node
             };
-            resource = Resource {
+            resource = ResourceAttributes {
                 resource: "nodes",
                 name: shown,
                 ..resource
@@ -106,7 +108,7 @@ impl<'a> ImpersonationAttempt<'a> {
             user.groups = vec!["system:nodes".into()];
         }
         if let Some((namespace, account)) = service_account(&name) {
-            resource = Resource {
+            resource = ResourceAttributes {
                 resource: "serviceaccounts",
                 namespace,
                 name: account,
@@ -181,7 +183,7 @@ impl<'a> ImpersonationAttempt<'a> {
         part: &str,
         name: &str,
     ) -> Result<(), Status> {
-        self.authorize_resource(Resource {
+        self.authorize_resource(ResourceAttributes {
             group,
             resource,
             subresource: part,
@@ -191,8 +193,8 @@ impl<'a> ImpersonationAttempt<'a> {
         .await
     }
 
-    async fn authorize_resource(&self, resource: Resource<'_>) -> Result<(), Status> {
-        let (verb, target) = (self.mode.verb(), Target::Resource(resource));
+    async fn authorize_resource(&self, resource: ResourceAttributes<'_>) -> Result<(), Status> {
+        let (verb, target) = (self.mode.verb(), AttributesTarget::Resource(resource));
         self.authorize(&Attributes {
             user: &self.user,
             verb: &verb,
@@ -202,7 +204,7 @@ impl<'a> ImpersonationAttempt<'a> {
     }
 
     async fn authorize(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
-        let (started, access) = (Instant::now(), &self.server.access);
+        let (started, access) = (Instant::now(), &self.server.authorization);
         let decision = access.authorizers.authorize(attributes).await;
         access.impersonations.observe_authorization(
             self.mode,
@@ -216,7 +218,7 @@ impl<'a> ImpersonationAttempt<'a> {
     }
 
     fn deny(&self, resource: &str, name: &str, why: &str) -> Status {
-        let target = Target::Resource(Resource {
+        let target = AttributesTarget::Resource(ResourceAttributes {
             group: AUTHENTICATION,
             resource,
             name,
@@ -233,15 +235,15 @@ impl<'a> ImpersonationAttempt<'a> {
     }
 }
 
-fn version() -> Resource<'static> {
-    Resource {
+fn version() -> ResourceAttributes<'static> {
+    ResourceAttributes {
         version: "v1",
-        ..Resource::default()
+        ..ResourceAttributes::default()
     }
 }
 
 /// Why authorizers denied something: the evaluation error, and the reason.
-pub(in crate::authorization) fn denial_reason(reason: &Reason) -> String {
+pub(in crate::authorization) fn denial_reason(reason: &DecisionReason) -> String {
     let text = reason.to_string();
     match reason.problem() {
         None => text,
@@ -271,7 +273,7 @@ fn check_key(key: &str, values: &Value) -> Result<(), String> {
     }
     let mut violations = Violations::default();
     domain_prefixed_path(key, &Path::new("extra").child("key"), &mut violations);
-    if let Some(problems) = violations.in_one() {
+    if let Some(problems) = violations.aggregate() {
         return Err(format!(
             "impersonating an invalid key in extra is not allowed: {problems}"
         ));

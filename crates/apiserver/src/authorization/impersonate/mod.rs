@@ -20,7 +20,7 @@ use crate::audit::Layer;
 use crate::authentication::peer::extra_from_headers;
 use crate::header::texts;
 use crate::request::Request;
-use crate::server::Inner;
+use crate::server::ServerParts;
 use attempt::ImpersonationAttempt;
 pub(super) use attempt::denial_reason;
 use go_format::go_syntax;
@@ -36,7 +36,7 @@ const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 
 /// Replaces the user of the request by the impersonated one, if that is authorized.
-pub(crate) async fn impersonate(server: &Inner, request: &mut Request) -> Result<(), Status> {
+pub(crate) async fn impersonate(server: &ServerParts, request: &mut Request) -> Result<(), Status> {
     if !request
         .headers
         .keys()
@@ -52,7 +52,7 @@ pub(crate) async fn impersonate(server: &Inner, request: &mut Request) -> Result
     let took = started.elapsed();
     request.record.add_latency(Layer::Impersonation, took);
     server
-        .access
+        .authorization
         .impersonations
         .observe_attempt(found.as_ref().ok().map(|(_, mode)| *mode), took);
     let (user, mode) = found?;
@@ -89,11 +89,11 @@ fn wanted_user(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
 }
 
 async fn authorize_modes(
-    server: &Inner,
+    server: &ServerParts,
     request: &Request,
     wanted: &User,
 ) -> Result<(User, ImpersonationMode), Status> {
-    let (mut refused, habits) = (None, &server.access.last_modes);
+    let (mut refused, habits) = (None, &server.authorization.last_modes);
     for mode in habits
         .modes_for(&request.user)
         .filter(|mode| mode.applies(&request.user, wanted))

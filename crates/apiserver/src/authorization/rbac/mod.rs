@@ -16,10 +16,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use mizzen_object::User;
-use mizzen_registry::{Future, Resource};
+use mizzen_registry::{BoxFuture, Resource};
 use mizzen_value::Value;
 
-use super::{Attributes, Authorizer, Decision, Reason, RuleSet, Target, join_errors};
+use super::{
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason, RuleSet, join_errors,
+};
 use crate::catalog::Catalog;
 use binding::RbacBinding;
 use index::RbacIndex;
@@ -72,8 +74,8 @@ impl Rbac {
 
     fn authorize_now(&self, attributes: &Attributes) -> Decision {
         let namespace = match &attributes.target {
-            Target::Resource(resource) => resource.namespace,
-            Target::Page(_) => "",
+            AttributesTarget::Resource(resource) => resource.namespace,
+            AttributesTarget::NonResource(_) => "",
         };
         let verb = Verbs::from_verb(attributes.verb);
         self.index.read(|table| {
@@ -83,7 +85,7 @@ impl Rbac {
                     None => missing.push(binding.role.not_found()),
                     Some(role) if !role.may_have(verb) => {}
                     Some(role) if role.rules.iter().any(|rule| rule.allows(attributes)) => {
-                        return Decision::Allow(Reason::new(Granted::new(
+                        return Decision::Allow(DecisionReason::new(Granted::new(
                             binding,
                             attributes.user,
                         )));
@@ -92,14 +94,18 @@ impl Rbac {
                 }
             }
             let silent = missing.is_empty();
-            let reason = || Reason::new(format!("RBAC: {}", join_errors(&missing)));
-            Decision::NoOpinion(if silent { Reason::default() } else { reason() })
+            let reason = || DecisionReason::new(format!("RBAC: {}", join_errors(&missing)));
+            Decision::NoOpinion(if silent {
+                DecisionReason::default()
+            } else {
+                reason()
+            })
         })
     }
 }
 
 impl Authorizer for Rbac {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
         Box::pin(std::future::ready(self.authorize_now(attributes)))
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mizzen_value::{Str, Value, json};
 
-use crate::authorization::{Attributes, Resource, Target};
+use crate::authorization::{Attributes, AttributesTarget, ResourceAttributes};
 
 /// Matches everything.
 const ALL: &str = "*";
@@ -66,12 +66,14 @@ impl PolicyRule {
     pub fn allows(&self, attributes: &Attributes) -> bool {
         has(&self.verbs, attributes.verb)
             && match &attributes.target {
-                Target::Page(path) => self.urls.iter().any(|url| covers_url(url, path)),
-                Target::Resource(wanted) => self.allows_resource(wanted),
+                AttributesTarget::NonResource(path) => {
+                    self.urls.iter().any(|url| covers_url(url, path))
+                }
+                AttributesTarget::Resource(wanted) => self.allows_resource(wanted),
             }
     }
 
-    fn allows_resource(&self, wanted: &Resource) -> bool {
+    fn allows_resource(&self, wanted: &ResourceAttributes) -> bool {
         let matches = |rule: &Str| match (rule.as_str(), wanted.subresource) {
             (ALL, _) => true,
             (rule, "") => rule == wanted.resource,
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(rule_text: &str, verb: &str, target: Target, allowed: bool) {
+    fn check(rule_text: &str, verb: &str, target: AttributesTarget, allowed: bool) {
         let user = User::default();
         assert_eq!(
             rule(rule_text).allows(&Attributes {
@@ -201,12 +203,12 @@ mod tests {
         );
     }
 
-    fn pods<'a>(subresource: &'a str, name: &'a str) -> Target<'a> {
-        Target::Resource(Resource {
+    fn pods<'a>(subresource: &'a str, name: &'a str) -> AttributesTarget<'a> {
+        AttributesTarget::Resource(ResourceAttributes {
             resource: "pods",
             subresource,
             name,
-            ..Resource::default()
+            ..ResourceAttributes::default()
         })
     }
 
@@ -264,14 +266,24 @@ mod tests {
     #[test]
     fn pages_may_end_in_a_star() {
         let text = r#"{"verbs":["get"],"nonResourceURLs":["/healthz","/apis/*"]}"#;
-        check(text, "get", Target::Page("/healthz"), true);
-        check(text, "get", Target::Page("/healthz/ping"), false);
-        check(text, "get", Target::Page("/apis/apps"), true);
-        check(text, "get", Target::Page("/apis"), false);
+        check(text, "get", AttributesTarget::NonResource("/healthz"), true);
+        check(
+            text,
+            "get",
+            AttributesTarget::NonResource("/healthz/ping"),
+            false,
+        );
+        check(
+            text,
+            "get",
+            AttributesTarget::NonResource("/apis/apps"),
+            true,
+        );
+        check(text, "get", AttributesTarget::NonResource("/apis"), false);
         check(
             r#"{"verbs":["get"],"nonResourceURLs":["*"]}"#,
             "get",
-            Target::Page("/x"),
+            AttributesTarget::NonResource("/x"),
             true,
         );
         check(

@@ -5,10 +5,10 @@ use mizzen_object::Status;
 
 use crate::authorization::Attributes;
 use crate::authorization::request::request_attributes;
-use crate::verbs::Call;
+use crate::verbs::ResourceCall;
 
 /// Authorizes `create` on the subresource, whatever the verb of the request. Kubernetes: core/pod/rest/authorize.go.
-pub async fn authorize_connect(call: &Call<'_>, verb: &str) -> Result<(), Status> {
+pub async fn authorize_connect(call: &ResourceCall<'_>, verb: &str) -> Result<(), Status> {
     if verb == "create" {
         return Ok(());
     }
@@ -16,7 +16,12 @@ pub async fn authorize_connect(call: &Call<'_>, verb: &str) -> Result<(), Status
         verb: "create",
         ..request_attributes(call.request)
     };
-    let decision = call.server.access.authorizers.authorize(&attributes).await;
+    let decision = call
+        .server
+        .authorization
+        .authorizers
+        .authorize(&attributes)
+        .await;
     let reason = decision.reason();
     match (reason.problem(), decision.is_allowed()) {
         (Some(problem), _) => Err(Status::unknown(problem.to_owned())),

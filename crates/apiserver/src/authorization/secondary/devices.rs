@@ -6,13 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_object::{Path, Reason, Violations, schema};
+use mizzen_object::{Path, ViolationReason, Violations, schema};
 use mizzen_registry::Key;
 use mizzen_value::Value;
 
 use super::AuthorizedWrite;
 use crate::authorization::impersonate::{associated_node, denial_reason};
-use crate::authorization::{Attributes, Resource, Target, forbidden};
+use crate::authorization::{Attributes, AttributesTarget, ResourceAttributes, forbidden};
 
 /// The namespace label that allows claims with admin access.
 const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
@@ -70,7 +70,7 @@ impl AuthorizedWrite<'_> {
                 ),
             ),
             Err(status) => violations.push(
-                Reason::Internal,
+                ViolationReason::Internal,
                 path,
                 format!(
                     "Internal error: could not retrieve namespace to verify admin access: {}",
@@ -156,20 +156,23 @@ impl AuthorizedWrite<'_> {
         name: &str,
     ) -> Result<(), String> {
         let path = self.call.path;
-        let resource = Resource {
+        let resource = ResourceAttributes {
             group: &path.group,
             version: &path.version,
             resource: &path.resource,
             subresource,
             namespace,
             name,
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         let decision = self.authorize(verb, resource).await;
         if decision.is_allowed() {
             return Ok(());
         }
-        let (user, target) = (&self.call.request.user, Target::Resource(resource));
+        let (user, target) = (
+            &self.call.request.user,
+            AttributesTarget::Resource(resource),
+        );
         Err(forbidden(
             &Attributes { user, verb, target },
             &denial_reason(decision.reason()),

@@ -13,20 +13,20 @@ mod parameters;
 pub use connect::authorize_connect;
 
 use mizzen_object::Violations;
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
-use super::{Attributes, Decision, Resource, Target};
-use crate::verbs::Call;
+use super::{Attributes, AttributesTarget, Decision, ResourceAttributes};
+use crate::verbs::ResourceCall;
 
 /// Authorizes the content of `new`. Denials are added to the `violations` of validation; none if
 /// nothing has to be authorized.
 pub(crate) fn authorize<'a>(
-    call: &'a Call<'a>,
+    call: &'a ResourceCall<'a>,
     new: &'a Value,
     old: Option<&'a Value>,
     violations: &'a mut Violations,
-) -> Option<Future<'a, ()>> {
+) -> Option<BoxFuture<'a, ()>> {
     let (kind, write) = (call.resource.kind(), AuthorizedWrite { call, new, old });
     match (
         kind.gvk.group.as_str(),
@@ -61,22 +61,26 @@ pub(crate) fn authorize<'a>(
 
 /// A validated write.
 struct AuthorizedWrite<'a> {
-    call: &'a Call<'a>,
+    call: &'a ResourceCall<'a>,
     new: &'a Value,
     old: Option<&'a Value>,
 }
 
 impl AuthorizedWrite<'_> {
     /// The decision on another verb and resource.
-    async fn authorize(&self, verb: &str, resource: Resource<'_>) -> Decision {
-        let Call {
+    async fn authorize(&self, verb: &str, resource: ResourceAttributes<'_>) -> Decision {
+        let ResourceCall {
             server, request, ..
         } = self.call;
         let attributes = Attributes {
             user: &request.user,
             verb,
-            target: Target::Resource(resource),
+            target: AttributesTarget::Resource(resource),
         };
-        server.access.authorizers.authorize(&attributes).await
+        server
+            .authorization
+            .authorizers
+            .authorize(&attributes)
+            .await
     }
 }

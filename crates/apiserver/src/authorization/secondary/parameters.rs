@@ -12,9 +12,9 @@ use mizzen_value::{Str, Value};
 
 use super::AuthorizedWrite;
 use crate::aggregation;
-use crate::authorization::Resource;
+use crate::authorization::ResourceAttributes;
 use crate::authorization::impersonate::go_value;
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// Adds a violation if the paramKind of a policy is new and its author may not read all objects of
 /// it.
@@ -33,7 +33,7 @@ pub(super) async fn authorize_policy(write: AuthorizedWrite<'_>, violations: &mu
         return;
     }
     let params = Params::resolve(write.call.server, kind);
-    let resource = Resource {
+    let resource = ResourceAttributes {
         name: "*",
         namespace: "*",
         ..params.resource()
@@ -69,7 +69,7 @@ pub(super) async fn authorize_binding(write: AuthorizedWrite<'_>, violations: &m
     let decision = write
         .authorize(
             verb,
-            Resource {
+            ResourceAttributes {
                 name,
                 namespace,
                 ..params.resource()
@@ -165,7 +165,7 @@ impl Default for Params {
 }
 
 impl Params {
-    fn resolve(server: &Inner, kind: &Value) -> Params {
+    fn resolve(server: &ServerParts, kind: &Value) -> Params {
         let api_version = kind["apiVersion"].str();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         if version.contains('/') {
@@ -186,19 +186,19 @@ impl Params {
         }
     }
 
-    fn resource(&self) -> Resource<'_> {
-        Resource {
+    fn resource(&self) -> ResourceAttributes<'_> {
+        ResourceAttributes {
             group: &self.group,
             version: &self.version,
             resource: &self.resource,
-            ..Resource::default()
+            ..ResourceAttributes::default()
         }
     }
 }
 
 /// The resource of a kind by discovery, aggregated servers included. Kubernetes:
 /// admissionregistration/resolver/resolver.go.
-fn plural(server: &Inner, group: &str, version: &str, kind: &str) -> Option<Str> {
+fn plural(server: &ServerParts, group: &str, version: &str, kind: &str) -> Option<Str> {
     let served = aggregation::group(server, group)?;
     let fits = |resource: &&Value| {
         let says = |field: &str, expected: &str| {

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use mizzen_apiextensions::expression::{Wanted, compile_in};
+use mizzen_apiextensions::expression::{ExpressionResult, compile_in};
 use mizzen_cel as cel;
 use mizzen_cel::{Environment, EvalLimits, Program, Type};
-use mizzen_object::{Path, Violations, in_one};
+use mizzen_object::{Path, Violations, aggregate};
 use mizzen_value::{Str, Value};
 
 /// The maximum number of conditions.
@@ -39,7 +39,7 @@ impl MatchConditions {
             } else if !seen.insert(expression) {
                 violations.duplicate(path, *expression);
             } else {
-                match compile_in(environment(), expression, Wanted::Bool) {
+                match compile_in(environment(), expression, ExpressionResult::Bool) {
                     Ok(program) => conditions.0.push(((*expression).into(), program)),
                     Err(refusal) => refusal.tell(expression, &path, violations),
                 }
@@ -81,7 +81,7 @@ impl MatchConditions {
                 }
             }
         }
-        in_one(problems).map_or(Ok(true), Err)
+        aggregate(problems).map_or(Ok(true), Err)
     }
 }
 

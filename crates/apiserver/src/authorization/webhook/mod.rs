@@ -16,19 +16,19 @@ use std::time::Duration;
 use mizzen_object::User;
 use mizzen_object::decode::{decode, type_meta};
 use mizzen_object::schema::Struct;
-use mizzen_registry::{Future, Registry};
+use mizzen_registry::{BoxFuture, Registry};
 use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
 use super::configuration::config_type;
 use super::metrics::{AuthorizationMetrics, WebhookOutcome};
 use super::{
-    Attributes, AuthorizationConfigurationError, Authorizer, Decision, Reason, RuleSet, Target,
-    review,
+    Attributes, AttributesTarget, AuthorizationConfigurationError, Authorizer, Decision,
+    DecisionReason, RuleSet, review,
 };
 use crate::delegate::cache::LruCache;
 use crate::delegate::kubeconfig::WebhookKubeconfig;
-use crate::outgoing::{PostError, Remote, jittered};
+use crate::outgoing::{KubeconfigWebhook, PostError, jittered};
 pub(crate) use conditions::MatchConditions;
 
 /// The maximum number of attempts.
@@ -147,7 +147,7 @@ impl WebhookSettings {
 pub(super) struct WebhookAuthorizer {
     name: Str,
     settings: Arc<WebhookSettings>,
-    remote: Remote,
+    remote: KubeconfigWebhook,
     answers: LruCache<ReviewResult>,
     registry: Registry,
     counts: Arc<AuthorizationMetrics>,
@@ -172,7 +172,7 @@ impl WebhookAuthorizer {
     ) -> WebhookAuthorizer {
         WebhookAuthorizer {
             name: name.clone(),
-            remote: Remote::new(&settings.remote, registry),
+            remote: KubeconfigWebhook::new(&settings.remote, registry),
             settings,
             answers: LruCache::new(ROOM),
             registry: registry.clone(),
@@ -184,7 +184,7 @@ impl WebhookAuthorizer {
     async fn authorize_by_webhook(&self, attributes: &Attributes<'_>) -> Decision {
         match self.matches_conditions(attributes) {
             Ok(true) => {}
-            Ok(false) => return Decision::NoOpinion(Reason::default()),
+            Ok(false) => return Decision::NoOpinion(DecisionReason::default()),
             Err(problem) => return self.apply_failure_policy(problem),
         }
         let spec = review::review_spec(attributes);
@@ -217,16 +217,16 @@ impl WebhookAuthorizer {
 
     fn apply_failure_policy(&self, problem: String) -> Decision {
         match self.settings.failure_policy {
-            FailurePolicy::NoOpinion => Decision::NoOpinion(Reason::failed(problem)),
-            FailurePolicy::Deny => Decision::Deny(Reason::failed(problem)),
+            FailurePolicy::NoOpinion => Decision::NoOpinion(DecisionReason::failed(problem)),
+            FailurePolicy::Deny => Decision::Deny(DecisionReason::failed(problem)),
         }
     }
 
     fn cache_result(&self, attributes: &Attributes, question: String, answer: &ReviewResult) {
         // How many bytes the client has chosen. Upstream does not count selectors.
         let length = match &attributes.target {
-            Target::Page(path) => path.len(),
-            Target::Resource(resource) => [
+            AttributesTarget::NonResource(path) => path.len(),
+            AttributesTarget::Resource(resource) => [
                 resource.group,
                 resource.version,
                 resource.resource,
@@ -265,7 +265,7 @@ impl WebhookAuthorizer {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if attempt == ATTEMPTS || !error.is_passing() {
+            if attempt == ATTEMPTS || !error.is_transient() {
                 tracing::warn!(webhook = %self.name, problem = %error, "authorization webhook failed");
                 if self.settings.failure_policy == FailurePolicy::NoOpinion {
                     self.counts
@@ -330,7 +330,7 @@ impl WebhookAuthorizer {
 
 impl ReviewResult {
     fn decision(self) -> Decision {
-        let reason = Reason::from(self.reason);
+        let reason = DecisionReason::from(self.reason);
         match (self.denied, self.allowed) {
             (true, true) => Decision::Deny(reason.with_problem(
                 "webhook subject access review returned both allow and deny response",
@@ -343,7 +343,7 @@ impl ReviewResult {
 }
 
 impl Authorizer for WebhookAuthorizer {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
         Box::pin(self.authorize_by_webhook(attributes))
     }
 

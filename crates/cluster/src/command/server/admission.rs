@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mizzen_controlplane::{Admission, PluginError, Plugins, TolerationSeconds};
-use mizzen_object::in_one;
+use mizzen_object::aggregate;
 
 use super::invalid_file;
 use crate::compose::ComposeError;
@@ -60,7 +60,7 @@ impl AdmissionArgs {
             problems.extend(plugins.disable(name).err());
         }
         problems.extend((!both.is_empty()).then_some(overlap));
-        match in_one(problems.iter().map(ToString::to_string)) {
+        match aggregate(problems.iter().map(ToString::to_string)) {
             Some(problems) => Err(PluginError::Several(problems)),
             None => Ok(plugins),
         }

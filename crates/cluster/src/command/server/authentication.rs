@@ -237,7 +237,7 @@ fn reload_issuers(
 
 #[cfg(test)]
 mod tests {
-    use mizzen_apiserver::seams::{SystemRandom, WallClock};
+    use mizzen_apiserver::clock::{SystemRandom, WallClock};
     use mizzen_store::Store;
 
     use super::*;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mizzen_apiserver::Identity;
+use mizzen_apiserver::ClientIdentity;
 use mizzen_controlplane::Options;
 
 use super::{invalid_file, text};
@@ -37,7 +37,7 @@ pub(crate) struct ClientArgs {
 
 impl ClientArgs {
     /// The identity for aggregated API servers, if files have one.
-    pub(crate) fn front_proxy(&self) -> Result<Option<Identity>, ComposeError> {
+    pub(crate) fn front_proxy(&self) -> Result<Option<ClientIdentity>, ComposeError> {
         identity(
             self.proxy_client_cert_file.as_deref(),
             self.proxy_client_key_file.as_deref(),
@@ -45,7 +45,7 @@ impl ClientArgs {
     }
 
     /// The identity for kubelets, if files have one.
-    pub(crate) fn kubelet_client(&self) -> Result<Option<Identity>, ComposeError> {
+    pub(crate) fn kubelet_client(&self) -> Result<Option<ClientIdentity>, ComposeError> {
         identity(
             self.kubelet_client_certificate.as_deref(),
             self.kubelet_client_key.as_deref(),
@@ -74,11 +74,11 @@ impl ClientArgs {
 fn identity(
     certificate: Option<&Path>,
     key: Option<&Path>,
-) -> Result<Option<Identity>, ComposeError> {
+) -> Result<Option<ClientIdentity>, ComposeError> {
     let Some((file, key)) = certificate.zip(key) else {
         return Ok(None);
     };
-    let identity = Identity {
+    let identity = ClientIdentity {
         certificate: text(file)?,
         key: text(key)?,
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use mizzen_apiserver::HealthCheck;
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_encryption::{Encryption, check_owner};
 
 use super::{invalid_file, text};

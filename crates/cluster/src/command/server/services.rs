@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use clap::Args;
-use mizzen_value::address::Block;
+use mizzen_value::address::Cidr;
 
 use crate::compose::ComposeError;
 
@@ -56,7 +56,7 @@ impl ServiceArgs {
     }
 
     /// The ranges, one per IP family.
-    pub(crate) fn ranges(&self) -> Result<Vec<Block>, ComposeError> {
+    pub(crate) fn ranges(&self) -> Result<Vec<Cidr>, ComposeError> {
         parse_ranges(&self.service_cluster_ip_range).map_err(|why| ComposeError::Configuration {
             file: "--service-cluster-ip-range".into(),
             why,
@@ -91,16 +91,16 @@ fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
 }
 
 /// Parses and validates the ranges.
-fn parse_ranges(texts: &[String]) -> Result<Vec<Block>, String> {
+fn parse_ranges(texts: &[String]) -> Result<Vec<Cidr>, String> {
     let read = |text: &String| {
-        let block = Block::parse_sloppy(text)
+        let block = Cidr::parse_sloppy(text)
             .ok_or_else(|| format!("{text:?} is not a range of addresses"))?;
-        Ok(Block {
+        Ok(Cidr {
             ip: block.network(),
             ..block
         })
     };
-    let ranges: Vec<Block> = texts.iter().map(read).collect::<Result<_, String>>()?;
+    let ranges: Vec<Cidr> = texts.iter().map(read).collect::<Result<_, String>>()?;
     match ranges[..] {
         [first] | [first, _] if first.size() < MIN_SIZE => {
             return Err(format!("{first} must have at least {MIN_SIZE} addresses"));
@@ -131,10 +131,10 @@ mod tests {
     #[track_caller]
     fn check(texts: &str, expected: &str) {
         let texts: Vec<String> = texts.split(',').map(String::from).collect();
-        let shown = |ranges: Vec<Block>| {
+        let shown = |ranges: Vec<Cidr>| {
             ranges
                 .iter()
-                .map(Block::to_string)
+                .map(Cidr::to_string)
                 .collect::<Vec<_>>()
                 .join(",")
         };

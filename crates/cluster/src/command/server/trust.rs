@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use mizzen_apiserver::authentication::{Authorities, Trusted};
+use mizzen_apiserver::authentication::{Authorities, TrustedAuthorities};
 use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -31,7 +31,7 @@ pub(crate) struct TrustArgs {
 /// The authorities that a server trusts, and the files that are reloaded.
 pub(crate) struct ClientTrust {
     /// The authorities when the server started.
-    pub trusted: Trusted,
+    pub trusted: TrustedAuthorities,
     files: Vec<AuthorityFile>,
 }
 
@@ -42,7 +42,7 @@ struct AuthorityFile {
     text: String,
     /// Authorities besides those of the file.
     own: String,
-    field: fn(&mut Trusted) -> &mut String,
+    field: fn(&mut TrustedAuthorities) -> &mut String,
 }
 
 impl TrustArgs {
@@ -53,7 +53,7 @@ impl TrustArgs {
         front_proxies: &Authority,
     ) -> Result<ClientTrust, ComposeError> {
         let mut trust = ClientTrust {
-            trusted: Trusted::default(),
+            trusted: TrustedAuthorities::default(),
             files: Vec::new(),
         };
         trust.add(&self.client_ca_file, &clients.certificate, |trusted| {
@@ -72,13 +72,13 @@ impl TrustArgs {
     /// server/options/authentication.go, DelegatingAuthenticationOptions.
     pub(crate) fn delegated(
         &self,
-        published: Option<&Trusted>,
+        published: Option<&TrustedAuthorities>,
     ) -> Result<ClientTrust, ComposeError> {
         let published = published.cloned().unwrap_or_default();
         let or_published =
             |file: &Option<PathBuf>, own: String| if file.is_none() { own } else { String::new() };
         let mut trust = ClientTrust {
-            trusted: Trusted::default(),
+            trusted: TrustedAuthorities::default(),
             files: Vec::new(),
         };
         let clients = or_published(&self.client_ca_file, published.clients);
@@ -134,7 +134,7 @@ impl ClientTrust {
         &mut self,
         file: &Option<PathBuf>,
         own: &str,
-        field: fn(&mut Trusted) -> &mut String,
+        field: fn(&mut TrustedAuthorities) -> &mut String,
     ) -> Result<(), ComposeError> {
         let Some(file) = file else {
             *field(&mut self.trusted) = own.to_owned();
@@ -155,7 +155,10 @@ impl ClientTrust {
     }
 
     /// Replaces `authorities` whenever a file changes. The receiver gets the new ones.
-    pub(crate) fn follow(self, authorities: &Arc<Authorities>) -> watch::Receiver<Trusted> {
+    pub(crate) fn follow(
+        self,
+        authorities: &Arc<Authorities>,
+    ) -> watch::Receiver<TrustedAuthorities> {
         let trusted = watch::Sender::new(self.trusted);
         let receiver = trusted.subscribe();
         for AuthorityFile {

@@ -178,12 +178,12 @@ impl Lossy {
 
 impl http_body::Body for Lossy {
     type Data = Bytes;
-    type Error = mizzen_apiserver::Broken;
+    type Error = mizzen_apiserver::TruncatedResponse;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context,
-    ) -> Poll<Option<Result<Frame<Bytes>, mizzen_apiserver::Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, mizzen_apiserver::TruncatedResponse>>> {
         if self.cut == Some(0) {
             self.inner = None;
         }

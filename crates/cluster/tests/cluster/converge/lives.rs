@@ -127,7 +127,7 @@ async fn an_unreachable_node_becomes_ready_again() {
         (lost.map(String::from).into(), "Ready=Unknown".into())
     );
     assert!(
-        !find(&world, "hasty").await.unwrap().is_going(),
+        !find(&world, "hasty").await.unwrap().is_terminating(),
         "everybody is patient for five minutes"
     );
     world.pass(Duration::from_secs(300)).await;
@@ -135,9 +135,9 @@ async fn an_unreachable_node_becomes_ready_again() {
         find(&world, "patient").await.unwrap(),
         find(&world, "hasty").await.unwrap(),
     );
-    assert!(!is_ready(&patient) && !patient.is_going());
+    assert!(!is_ready(&patient) && !patient.is_terminating());
     assert!(
-        !is_ready(&hasty) && hasty.is_going(),
+        !is_ready(&hasty) && hasty.is_terminating(),
         "it is told to go, and nobody is there to say that it has"
     );
 

@@ -58,7 +58,11 @@ fn line(kind: &Resource, object: &Object) -> String {
         | "ControllerRevision" => String::new(),
         _ => format!("{} {}", numbers(&object["status"]), conditions(object)),
     };
-    let going = if object.is_going() { " going" } else { "" };
+    let going = if object.is_terminating() {
+        " going"
+    } else {
+        ""
+    };
     let owner = object
         .controller()
         .map(|owner| format!(" of {}", owner["name"].str()))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
-use mizzen_apiserver::seams::SettableClock;
+use mizzen_apiserver::clock::SettableClock;
 use mizzen_apiserver::{Server, User};
 use mizzen_controllers as controllers;
 use mizzen_controlplane::{Options, Plugins};
@@ -15,7 +15,7 @@ use mizzen_scheduler as scheduler;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
-use mizzen_sdk::{Object, seam};
+use mizzen_sdk::{Object, clock};
 use mizzen_value::clock::Random;
 use mizzen_value::{Value, yaml};
 use tokio::task::JoinSet;
@@ -96,13 +96,13 @@ impl World {
     /// Kills the components, and starts new ones with empty caches.
     pub(super) async fn start(&mut self) {
         self.loops = None;
-        let clock = seam::told_by(self.clock.clone());
+        let clock = clock::following(self.clock.clone());
         let chance = self.chance();
         let way = self.way();
         let mut options = controllers::Options::new(Arc::new(move |name| way.client(name)));
         (options.clock, options.rng) = (clock.clone(), chance.clone());
         let mut placing = scheduler::Options::new(self.client("scheduler"));
-        (placing.clock, placing.chance) = (clock, chance);
+        (placing.clock, placing.rng) = (clock, chance);
         self.loops = Some(Loops {
             _controllers: controllers::start(options),
             _scheduler: scheduler::start(placing).unwrap(),
@@ -113,11 +113,11 @@ impl World {
     /// Nodes, which stop renewing their leases when this is dropped.
     pub(super) fn nodes(&self, prefix: &str, n_nodes: usize) -> JoinSet<()> {
         let mut nodes = node::Options::simulated(self.client("kubelet"), n_nodes);
-        (nodes.prefix, nodes.clock) = (prefix.into(), seam::told_by(self.clock.clone()));
+        (nodes.prefix, nodes.clock) = (prefix.into(), clock::following(self.clock.clone()));
         JoinSet::from_iter([node::run(nodes)])
     }
 
-    fn chance(&self) -> seam::Chance {
+    fn chance(&self) -> clock::Rng {
         let random = self.random.clone();
         Arc::new(move || random.fraction())
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_apiserver::Identity;
+use mizzen_apiserver::ClientIdentity;
+use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::delegate::Upstream;
-use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_registry::{Registry, Store};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::net::TcpListener;
@@ -25,7 +25,7 @@ const GROUP: &str = pizza::GROUP;
 /// The pizza server, or its webhook.
 struct Restaurant {
     port: u16,
-    identity: Identity,
+    identity: ClientIdentity,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -55,7 +55,7 @@ impl Restaurant {
     }
 
     async fn start<Serving: Future<Output = ()> + Send + 'static>(
-        serve: impl FnOnce(TcpListener, Identity, Stopped) -> Serving,
+        serve: impl FnOnce(TcpListener, ClientIdentity, Stopped) -> Serving,
     ) -> Restaurant {
         let identity = pizza::certificate().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -10,7 +10,7 @@ mod pod;
 mod token;
 
 use mizzen_object::{GroupResource, Status};
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
@@ -33,7 +33,7 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
 pub(super) fn admit<'a>(
     attributes: &'a Attributes<'a>,
     object: &'a mut Value,
-) -> Future<'a, Result<(), Status>> {
+) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         let request = NodeRequest {
             attributes,

@@ -1,12 +1,12 @@
 //! TokenRequests: a node may request tokens for its pods, with audiences that the pods use.
 
 use mizzen_kinds::references;
-use mizzen_object::{Status, in_one};
+use mizzen_object::{Status, aggregate};
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
 use super::NodeRequest;
-use mizzen_apiserver::authorization::Resource;
+use mizzen_apiserver::authorization::ResourceAttributes;
 
 /// In-tree volumes and the CSI drivers that replaced them (csi-translation-lib).
 const REPLACED: [(&str, &str); 7] = [
@@ -68,12 +68,12 @@ impl NodeRequest<'_> {
         if is_used.map_err(|why| format!("error validating audience {shown}: {why}"))? {
             return Ok(());
         }
-        let resource = Resource {
+        let resource = ResourceAttributes {
             version: "v1",
             resource: audience,
             namespace: self.attributes.namespace(),
             name: self.name(),
-            ..Resource::default()
+            ..ResourceAttributes::default()
         };
         if self
             .attributes
@@ -108,7 +108,7 @@ impl NodeRequest<'_> {
                 Err(problem) => problems.push(problem),
             }
         }
-        in_one(problems).map_or(Ok(false), Err)
+        aggregate(problems).map_or(Ok(false), Err)
     }
 
     fn driver_uses_audience(

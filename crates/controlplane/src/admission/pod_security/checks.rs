@@ -7,7 +7,7 @@ use mizzen_value::Value;
 
 use super::containers as rules;
 use super::host;
-use super::policy::{Level, Standard, Version};
+use super::policy::{Standard, StandardLevel, StandardVersion};
 
 /// The last version in which a check changed.
 const NEWEST: u64 = 35;
@@ -30,7 +30,7 @@ pub(super) type Rule = fn(&CheckedPod) -> Option<Finding>;
 
 struct StandardCheck {
     name: &'static str,
-    level: Level,
+    level: StandardLevel,
     /// The check from a minor version on.
     versions: &'static [(u64, Rule)],
     /// The check of the baseline that this one replaces.
@@ -40,7 +40,7 @@ struct StandardCheck {
 const fn baseline(name: &'static str, versions: &'static [(u64, Rule)]) -> StandardCheck {
     StandardCheck {
         name,
-        level: Level::Baseline,
+        level: StandardLevel::Baseline,
         versions,
         replaces: "",
     }
@@ -53,7 +53,7 @@ const fn restricted(
 ) -> StandardCheck {
     StandardCheck {
         name,
-        level: Level::Restricted,
+        level: StandardLevel::Restricted,
         versions,
         replaces,
     }
@@ -175,8 +175,8 @@ impl<'a> CheckedPod<'a> {
     /// The violations of a standard.
     pub(super) fn findings(&self, standard: Standard) -> Vec<Finding> {
         let minor = match standard.version {
-            Version::Latest => NEWEST,
-            Version::Minor(minor) => minor.min(NEWEST),
+            StandardVersion::Latest => NEWEST,
+            StandardVersion::Minor(minor) => minor.min(NEWEST),
         };
         let counts = |check: &&StandardCheck| check.level <= standard.level;
         let mut checks: Vec<&StandardCheck> = CHECKS.iter().filter(counts).collect();
@@ -217,11 +217,11 @@ mod tests {
     use mizzen_value::json;
 
     #[track_caller]
-    fn check(level: Level, minor: u64, pod: &str, expected: &[&str]) {
+    fn check(level: StandardLevel, minor: u64, pod: &str, expected: &[&str]) {
         let pod = json::parse(pod.as_bytes()).unwrap();
         let found = CheckedPod::of(&pod).findings(Standard {
             level,
-            version: Version::Minor(minor),
+            version: StandardVersion::Minor(minor),
         });
         let found: Vec<String> = found
             .iter()
@@ -238,42 +238,42 @@ mod tests {
     fn rules_change_over_time() {
         let sysctl = r#"{"spec":{"securityContext":{"sysctls":[{"name":"net.ipv4.tcp_rmem"}]}}}"#;
         check(
-            Level::Baseline,
+            StandardLevel::Baseline,
             31,
             sysctl,
             &["forbidden sysctls (net.ipv4.tcp_rmem)"],
         );
-        check(Level::Baseline, 32, sysctl, &[]);
+        check(StandardLevel::Baseline, 32, sysctl, &[]);
         let engine = one(r#"{"seLinuxOptions":{"type":"container_engine_t"}}"#);
         let expected = r#"seLinuxOptions (container "c" set forbidden securityContext.seLinuxOptions: type "container_engine_t")"#;
-        check(Level::Baseline, 30, &engine, &[expected]);
-        check(Level::Baseline, 31, &engine, &[]);
-        check(Level::Baseline, 99, &engine, &[]);
+        check(StandardLevel::Baseline, 30, &engine, &[expected]);
+        check(StandardLevel::Baseline, 31, &engine, &[]);
+        check(StandardLevel::Baseline, 99, &engine, &[]);
     }
 
     #[test]
     fn a_restricted_rule_takes_the_place_of_a_baseline_one() {
         let volume = r#"{"spec":{"volumes":[{"name":"h","hostPath":{"path":"/"}}]}}"#;
         check(
-            Level::Baseline,
+            StandardLevel::Baseline,
             35,
             volume,
             &[r#"hostPath volumes (volume "h")"#],
         );
         let expected =
             r#"restricted volume types (volume "h" uses restricted volume type "hostPath")"#;
-        check(Level::Restricted, 35, volume, &[expected]);
+        check(StandardLevel::Restricted, 35, volume, &[expected]);
     }
 
     #[test]
     fn what_makes_no_sense_on_windows_is_not_asked_there() {
         let pod = r#"{"spec":{"os":{"name":"windows"},"securityContext":{"runAsNonRoot":true},"containers":[{"name":"c"}]}}"#;
-        check(Level::Restricted, 25, pod, &[]);
+        check(StandardLevel::Restricted, 25, pod, &[]);
         let escalation = r#"allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false)"#;
         let capabilities = r#"unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"])"#;
         let seccomp = r#"seccompProfile (pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")"#;
         check(
-            Level::Restricted,
+            StandardLevel::Restricted,
             24,
             pod,
             &[escalation, capabilities, seccomp],
@@ -283,9 +283,9 @@ mod tests {
     #[test]
     fn a_pod_with_users_of_its_own_may_be_root() {
         let pod = r#"{"spec":{"hostUsers":false,"securityContext":{"runAsUser":0}}}"#;
-        check(Level::Restricted, 35, pod, &[]);
+        check(StandardLevel::Restricted, 35, pod, &[]);
         check(
-            Level::Restricted,
+            StandardLevel::Restricted,
             34,
             pod,
             &["runAsUser=0 (pod must not set runAsUser=0)"],
@@ -298,7 +298,7 @@ mod tests {
             {"name":"a","ports":[{"hostPort":80}],"livenessProbe":{"httpGet":{"host":"h"}}},
             {"name":"b","ports":[{"hostPort":443}],"securityContext":{"privileged":true,"windowsOptions":{"hostProcess":true}}}]}}"#;
         check(
-            Level::Baseline,
+            StandardLevel::Baseline,
             35,
             pod,
             &[
@@ -314,7 +314,7 @@ mod tests {
     fn old_versions_look_at_annotations() {
         let pod = r#"{"metadata":{"annotations":{"seccomp.security.alpha.kubernetes.io/pod":"unconfined"}},"spec":{}}"#;
         let expected = r#"seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod="unconfined")"#;
-        check(Level::Baseline, 18, pod, &[expected]);
-        check(Level::Baseline, 19, pod, &[]);
+        check(StandardLevel::Baseline, 18, pod, &[expected]);
+        check(StandardLevel::Baseline, 19, pod, &[]);
     }
 }

@@ -6,7 +6,7 @@ mod host;
 mod policy;
 mod words;
 
-pub use policy::{Level, Policy, Standard, Version};
+pub use policy::{NamespacePolicy, Standard, StandardLevel, StandardVersion};
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ const TEMPLATES: [(&str, &str, &str); 11] = [
 #[derive(Debug, Clone, Default)]
 pub struct PodSecurity {
     /// The policy of namespaces without labels.
-    pub defaults: Policy,
+    pub defaults: NamespacePolicy,
     /// Exempt users.
     pub users: Vec<String>,
     /// Exempt namespaces.
@@ -199,7 +199,7 @@ fn has_exempt_runtime(attributes: &Attributes, pod: &CheckedPod) -> bool {
 }
 
 /// The policy of the namespace; `None` if it does not exist.
-fn policy_here(attributes: &Attributes) -> Option<Policy> {
+fn policy_here(attributes: &Attributes) -> Option<NamespacePolicy> {
     let namespace = attributes.find("", "namespaces", "", attributes.namespace())?;
     Some(policy_of(
         attributes,
@@ -208,8 +208,12 @@ fn policy_here(attributes: &Attributes) -> Option<Policy> {
     ))
 }
 
-fn policy_of(attributes: &Attributes, namespace: &Value, problems: &mut Violations) -> Policy {
-    Policy::of(
+fn policy_of(
+    attributes: &Attributes,
+    namespace: &Value,
+    problems: &mut Violations,
+) -> NamespacePolicy {
+    NamespacePolicy::from_labels(
         &namespace["metadata"]["labels"],
         &configuration(attributes).defaults,
         problems,
@@ -273,7 +277,7 @@ fn check_namespace(attributes: &Attributes, namespace: &Value) -> Result<(), Sta
     }
     let (new, old) = (policy.enforce, old_policy.enforce);
     let is_stricter = new != old
-        && new.level != Level::Privileged
+        && new.level != StandardLevel::Privileged
         && !(new.version == old.version && new.level <= old.level);
     if is_stricter {
         match is_exempt {
@@ -284,7 +288,7 @@ fn check_namespace(attributes: &Attributes, namespace: &Value) -> Result<(), Sta
     Ok(())
 }
 
-fn warn_of_exemption(attributes: &Attributes, namespace: &Value, policy: &Policy) {
+fn warn_of_exemption(attributes: &Attributes, namespace: &Value, policy: &NamespacePolicy) {
     if policy.is_privileged() || policy.is_like(&configuration(attributes).defaults) {
         return;
     }
@@ -300,7 +304,7 @@ fn warn_of_exemption(attributes: &Attributes, namespace: &Value, policy: &Policy
                 .get(&format!("pod-security.kubernetes.io/{mode}{suffix}"))
                 .is_some()
         };
-        standard.level != Level::Privileged && (is_set("") || is_set("-version"))
+        standard.level != StandardLevel::Privileged && (is_set("") || is_set("-version"))
     });
     let labelled: Vec<String> = labelled
         .map(|(mode, standard)| format!("{mode}={standard}"))

@@ -7,7 +7,7 @@ use mizzen_value::Value;
 
 /// A level of the Pod Security Standards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Level {
+pub enum StandardLevel {
     /// Unrestricted.
     #[default]
     Privileged,
@@ -17,12 +17,12 @@ pub enum Level {
     Restricted,
 }
 
-impl Level {
-    fn parse(text: &str) -> Option<Level> {
+impl StandardLevel {
+    fn parse(text: &str) -> Option<StandardLevel> {
         match text {
-            "privileged" => Some(Level::Privileged),
-            "baseline" => Some(Level::Baseline),
-            "restricted" => Some(Level::Restricted),
+            "privileged" => Some(StandardLevel::Privileged),
+            "baseline" => Some(StandardLevel::Baseline),
+            "restricted" => Some(StandardLevel::Restricted),
             _ => None,
         }
     }
@@ -30,7 +30,7 @@ impl Level {
 
 /// The version of a standard: `v1.N` or `latest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Version {
+pub enum StandardVersion {
     /// `latest`.
     #[default]
     Latest,
@@ -38,16 +38,16 @@ pub enum Version {
     Minor(u64),
 }
 
-impl Version {
-    fn parse(text: &str) -> Option<Version> {
+impl StandardVersion {
+    fn parse(text: &str) -> Option<StandardVersion> {
         if text == "latest" {
-            return Some(Version::Latest);
+            return Some(StandardVersion::Latest);
         }
         let digits = text.strip_prefix("v1.")?;
         let is_number = digits == "0" || !digits.starts_with('0');
         let is_number = is_number && digits.bytes().all(|byte| byte.is_ascii_digit());
         is_number
-            .then(|| digits.parse().ok().map(Version::Minor))
+            .then(|| digits.parse().ok().map(StandardVersion::Minor))
             .flatten()
     }
 }
@@ -56,28 +56,28 @@ impl Version {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standard {
     /// The level.
-    pub level: Level,
+    pub level: StandardLevel,
     /// The version.
-    pub version: Version,
+    pub version: StandardVersion,
 }
 
 impl fmt::Display for Standard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = match self.level {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
+            StandardLevel::Privileged => "privileged",
+            StandardLevel::Baseline => "baseline",
+            StandardLevel::Restricted => "restricted",
         };
         match self.version {
-            Version::Latest => write!(f, "{level}:latest"),
-            Version::Minor(minor) => write!(f, "{level}:v1.{minor}"),
+            StandardVersion::Latest => write!(f, "{level}:latest"),
+            StandardVersion::Minor(minor) => write!(f, "{level}:v1.{minor}"),
         }
     }
 }
 
 /// The standards of the three modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Policy {
+pub struct NamespacePolicy {
     /// Violating pods are rejected.
     pub enforce: Standard,
     /// Violations are audit annotations.
@@ -88,16 +88,24 @@ pub struct Policy {
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
-impl Policy {
+impl NamespacePolicy {
     /// Reads the labels of a namespace, with `defaults` for missing ones. Invalid values are added to `problems`.
-    pub fn of(labels: &Value, defaults: &Policy, problems: &mut Violations) -> Policy {
+    pub fn from_labels(
+        labels: &Value,
+        defaults: &NamespacePolicy,
+        problems: &mut Violations,
+    ) -> NamespacePolicy {
         let mut reader = LabelReader { labels, problems };
         let mut policy = *defaults;
-        let enforced = reader.level("enforce", Level::Restricted, &mut policy.enforce.level);
+        let enforced = reader.level(
+            "enforce",
+            StandardLevel::Restricted,
+            &mut policy.enforce.level,
+        );
         reader.version("enforce", &mut policy.enforce.version);
-        reader.level("audit", Level::Privileged, &mut policy.audit.level);
+        reader.level("audit", StandardLevel::Privileged, &mut policy.audit.level);
         reader.version("audit", &mut policy.audit.version);
-        let warned = reader.level("warn", Level::Privileged, &mut policy.warn.level);
+        let warned = reader.level("warn", StandardLevel::Privileged, &mut policy.warn.level);
         let warned_version = reader.version("warn", &mut policy.warn.version);
         // A stricter `enforce` implies `warn`.
         if warned == Label::Absent
@@ -116,13 +124,15 @@ impl Policy {
     pub fn is_privileged(&self) -> bool {
         [self.enforce, self.audit, self.warn]
             .iter()
-            .all(|standard| standard.level == Level::Privileged)
+            .all(|standard| standard.level == StandardLevel::Privileged)
     }
 
     /// Whether two policies are equal; the version of the privileged level does not count.
-    pub fn is_like(&self, other: &Policy) -> bool {
+    pub fn is_like(&self, other: &NamespacePolicy) -> bool {
         let like = |one: Standard, other: Standard| {
-            one == other || one.level == Level::Privileged && other.level == Level::Privileged
+            one == other
+                || one.level == StandardLevel::Privileged
+                    && other.level == StandardLevel::Privileged
         };
         like(self.enforce, other.enforce)
             && like(self.audit, other.audit)
@@ -151,21 +161,21 @@ struct LabelReader<'a> {
 }
 
 impl LabelReader<'_> {
-    fn level(&mut self, mode: &str, fallback: Level, into: &mut Level) -> Label {
+    fn level(&mut self, mode: &str, fallback: StandardLevel, into: &mut StandardLevel) -> Label {
         let rule = LabelRule {
             label: format!("{PREFIX}{mode}"),
-            parse: Level::parse,
+            parse: StandardLevel::parse,
             fallback,
             detail: "must be one of privileged, baseline, restricted",
         };
         self.read(rule, into)
     }
 
-    fn version(&mut self, mode: &str, into: &mut Version) -> Label {
+    fn version(&mut self, mode: &str, into: &mut StandardVersion) -> Label {
         let rule = LabelRule {
             label: format!("{PREFIX}{mode}-version"),
-            parse: Version::parse,
-            fallback: Version::Latest,
+            parse: StandardVersion::parse,
+            fallback: StandardVersion::Latest,
             detail: "must be \"latest\" or \"v1.x\"",
         };
         self.read(rule, into)
@@ -202,11 +212,11 @@ mod tests {
         let labels = labels.replace('@', PREFIX);
         let mut problems = Violations::default();
         let labels = json::parse(labels.as_bytes()).unwrap();
-        let Policy {
+        let NamespacePolicy {
             enforce,
             audit,
             warn,
-        } = Policy::of(&labels, &Policy::default(), &mut problems);
+        } = NamespacePolicy::from_labels(&labels, &NamespacePolicy::default(), &mut problems);
         assert_eq!(format!("{enforce} {audit} {warn}"), expected);
         assert_eq!(problems.0.len(), n_problems);
     }

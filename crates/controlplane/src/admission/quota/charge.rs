@@ -11,14 +11,14 @@ use std::sync::Arc;
 use http::Method;
 use mizzen_kinds::amounts::{Amounts, amounts};
 use mizzen_object::{Action, Status};
-use mizzen_registry::{Change, Future, Key, Resource, Update, Warnings};
+use mizzen_registry::{BoxFuture, Key, Resource, Update, UpdateFn, Warnings};
 use mizzen_value::Value;
 
-use super::{Need, Request, set_used};
+use super::{QuotaCharge, QuotaRequest, set_used};
 use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::request::{self, ResourcePath};
-use mizzen_apiserver::server::Inner;
-use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::server::ServerParts;
+use mizzen_apiserver::verbs::ResourceCall;
 
 /// The charges of one write. Allocates nothing until something is charged.
 #[derive(Default)]
@@ -28,8 +28,8 @@ impl Charges {
     /// Charges a write to all quotas or to none.
     pub(super) async fn take(
         &self,
-        request: &Request<'_>,
-        needed: Vec<Need>,
+        request: &QuotaRequest<'_>,
+        needed: Vec<QuotaCharge>,
     ) -> Result<(), Status> {
         if needed.is_empty() {
             return Ok(());
@@ -73,20 +73,20 @@ fn hold<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
 
 /// The charges of one object.
 struct WriteCharges {
-    server: Arc<Inner>,
+    server: Arc<ServerParts>,
     namespace: String,
     resource: Resource,
     /// The object as it would be stored.
     object: Value,
     is_new: bool,
-    taken: Mutex<Vec<Need>>,
+    taken: Mutex<Vec<QuotaCharge>>,
 }
 
 /// A quota, and the amounts that exceed it.
 type Full = (Value, Amounts);
 
 impl WriteCharges {
-    fn new(request: &Request) -> WriteCharges {
+    fn new(request: &QuotaRequest) -> WriteCharges {
         let call = request.attributes.call;
         WriteCharges {
             server: call.server.clone(),
@@ -99,7 +99,7 @@ impl WriteCharges {
     }
 
     /// Charges one quota; returns the quota if it is exceeded by now.
-    async fn take(self: Arc<WriteCharges>, need: Need) -> Result<Option<Full>, Status> {
+    async fn take(self: Arc<WriteCharges>, need: QuotaCharge) -> Result<Option<Full>, Status> {
         let task = tokio::spawn(async move {
             let outcome = change(&self.server, &self.namespace, &need, false).await;
             if let Ok(None) = outcome {
@@ -138,7 +138,12 @@ impl Drop for WriteCharges {
 }
 
 /// Whether the object was stored although its client disconnected. A new one is identified by its uid.
-async fn is_stored(server: &Inner, resource: &Resource, object: &Value, is_new: bool) -> bool {
+async fn is_stored(
+    server: &ServerParts,
+    resource: &Resource,
+    object: &Value,
+    is_new: bool,
+) -> bool {
     let metadata = &object["metadata"];
     let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
     let stored = server
@@ -151,7 +156,7 @@ async fn is_stored(server: &Inner, resource: &Resource, object: &Value, is_new: 
     })
 }
 
-async fn give_back(server: &Arc<Inner>, namespace: &str, taken: Vec<Need>) {
+async fn give_back(server: &Arc<ServerParts>, namespace: &str, taken: Vec<QuotaCharge>) {
     for need in taken {
         // A deleted quota needs no return, and one that cannot be written is recounted by its
         // controller.
@@ -161,9 +166,9 @@ async fn give_back(server: &Arc<Inner>, namespace: &str, taken: Vec<Need>) {
 
 /// Writes a charge or its return to the status of a quota, as the server itself.
 async fn change(
-    server: &Arc<Inner>,
+    server: &Arc<ServerParts>,
     namespace: &str,
-    need: &Need,
+    need: &QuotaCharge,
     give_back: bool,
 ) -> Result<Option<Full>, Status> {
     let quotas = server
@@ -180,7 +185,7 @@ async fn change(
     };
     let request = request::Request::of_server(Method::PUT, path.clone());
     let notes = Warnings::default();
-    let call = Call::of_server(server, &request, &path, &quotas, &notes);
+    let call = ResourceCall::of_server(server, &request, &path, &quotas, &notes);
     let key = call.key();
     let mut charge = ChargeQuota {
         delta: &need.delta,
@@ -209,8 +214,8 @@ struct ChargeQuota<'a> {
     full: Option<Value>,
 }
 
-impl Change for ChargeQuota<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+impl UpdateFn for ChargeQuota<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
         let outcome = self.charged(current.expect("the update does not create"));
         Box::pin(async { outcome })
     }

@@ -13,15 +13,15 @@ pub(crate) use charge::Charges;
 use std::collections::BTreeSet;
 
 use mizzen_kinds::amounts::{Amounts, add, amounts};
-use mizzen_kinds::quota::{Counted, Selector, selectors};
+use mizzen_kinds::quota::{QuotaEvaluator, ScopeSelector, selectors};
 use mizzen_object::Status;
-use mizzen_registry::{Future, ListOptions, Selection};
+use mizzen_registry::{BoxFuture, ListOptions, Selection};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::{Attributes, admission};
 use mizzen_apiserver::admission::{WriteStrategy, WriteTransaction};
-use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::verbs::ResourceCall;
 
 /// A resource that needs a quota.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,9 +45,9 @@ fn concerns(attributes: &Attributes) -> bool {
     (limited || has_quotas(attributes)) && counted(attributes).is_some()
 }
 
-fn counted(attributes: &Attributes) -> Option<Counted> {
+fn counted(attributes: &Attributes) -> Option<QuotaEvaluator> {
     let resource = attributes.resource();
-    Counted::of(&resource.group, &resource.resource)
+    QuotaEvaluator::of(&resource.group, &resource.resource)
 }
 
 fn has_quotas(attributes: &Attributes) -> bool {
@@ -75,7 +75,7 @@ fn has_quotas(attributes: &Attributes) -> bool {
 pub(crate) struct ResourceQuota;
 
 impl WriteStrategy for ResourceQuota {
-    fn begin(&self, call: &Call) -> Option<Box<dyn WriteTransaction>> {
+    fn begin(&self, call: &ResourceCall) -> Option<Box<dyn WriteTransaction>> {
         (!call.path.namespace.is_empty()).then(|| Box::<Charges>::default() as _)
     }
 }
@@ -85,7 +85,7 @@ impl WriteTransaction for Charges {
         &'a self,
         _attributes: &'a Attributes<'a>,
         _new: Option<&'a Value>,
-    ) -> Future<'a, ()> {
+    ) -> BoxFuture<'a, ()> {
         Box::pin(self.give_back())
     }
 
@@ -93,14 +93,14 @@ impl WriteTransaction for Charges {
         &'a self,
         attributes: &'a Attributes<'a>,
         new: &'a Value,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         match concerns(attributes) {
             true => self.charge(attributes, new),
             false => Box::pin(std::future::ready(Ok(()))),
         }
     }
 
-    fn settle<'a>(&'a self, _call: &'a Call<'a>, is_stored: bool) -> Future<'a, ()> {
+    fn settle<'a>(&'a self, _call: &'a ResourceCall<'a>, is_stored: bool) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             match is_stored {
                 true => self.keep(),
@@ -116,7 +116,7 @@ impl Charges {
         &'a self,
         attributes: &'a Attributes<'a>,
         object: &'a Value,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let Some(counted) = counted(attributes) else {
                 return Ok(());
@@ -124,7 +124,7 @@ impl Charges {
             if !counted.handles(attributes.subresource(), attributes.old, object) {
                 return Ok(());
             }
-            let request = Request {
+            let request = QuotaRequest {
                 attributes,
                 counted,
                 object,
@@ -140,21 +140,21 @@ impl Charges {
 }
 
 /// A write that is charged.
-pub(super) struct Request<'a> {
+pub(super) struct QuotaRequest<'a> {
     attributes: &'a Attributes<'a>,
-    counted: Counted,
+    counted: QuotaEvaluator,
     object: &'a Value,
 }
 
 /// The usage of a write in one quota.
-pub(super) struct Need {
+pub(super) struct QuotaCharge {
     quota: String,
     delta: Amounts,
 }
 
-impl Request<'_> {
+impl QuotaRequest<'_> {
     /// The usage in each quota, or why the write is rejected.
-    fn needed(&self, quotas: &[Value]) -> Result<Vec<Need>, Status> {
+    fn needed(&self, quotas: &[Value]) -> Result<Vec<QuotaCharge>, Status> {
         let mut interesting = Vec::new();
         let mut covered_names = BTreeSet::new();
         let mut covered_scopes = Vec::new();
@@ -201,7 +201,7 @@ impl Request<'_> {
         let need = |(quota, mut delta): (&Value, Amounts)| {
             delta.retain(|name, _| quota["status"]["hard"].get(name).is_some());
             let quota = quota["metadata"]["name"].str().to_string();
-            Need { quota, delta }
+            QuotaCharge { quota, delta }
         };
         Ok(needed.into_iter().map(need).collect())
     }
@@ -269,7 +269,11 @@ impl Request<'_> {
     }
 
     /// Checks that limited resources are covered by a quota.
-    fn check_covered(&self, names: &BTreeSet<String>, scopes: &[Selector]) -> Result<(), Status> {
+    fn check_covered(
+        &self,
+        names: &BTreeSet<String>,
+        scopes: &[ScopeSelector],
+    ) -> Result<(), Status> {
         let limited = &admission(self.attributes).limited_resources;
         let resource = self.attributes.resource();
         let usage = self.usage(self.object);
@@ -301,7 +305,7 @@ impl Request<'_> {
         }
         let wanted = limited
             .iter()
-            .flat_map(|limited| limited.scopes.iter().map(Selector::of));
+            .flat_map(|limited| limited.scopes.iter().map(ScopeSelector::of));
         let uncovered: Vec<String> = wanted
             .filter(|selector| self.counted.is_in(selector, self.object))
             .filter(|selector| !scopes.iter().any(|covered| covered.scope == selector.scope))

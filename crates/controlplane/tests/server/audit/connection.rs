@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::authorization::{
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason,
+};
 use mizzen_apiserver::{Options, User};
-use mizzen_registry::Future;
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
@@ -21,9 +23,9 @@ use crate::rig::{CONFIG_MAPS, Rig};
 struct Moody;
 
 impl Authorizer for Moody {
-    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
-        let Target::Page(path) = attributes.target else {
-            return Box::pin(async { Decision::NoOpinion(Reason::default()) });
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
+        let AttributesTarget::NonResource(path) = attributes.target else {
+            return Box::pin(async { Decision::NoOpinion(DecisionReason::default()) });
         };
         Box::pin(async move {
             match path {
@@ -31,7 +33,7 @@ impl Authorizer for Moody {
                 "/hang" => std::future::pending().await,
                 _ => tokio::time::sleep(Duration::from_secs(2)).await,
             }
-            Decision::Allow(Reason::default())
+            Decision::Allow(DecisionReason::default())
         })
     }
 }

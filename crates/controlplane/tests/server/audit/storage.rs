@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::Options;
 use mizzen_registry::{
-    AppendError, Entry, Journal, OpenError, Revision, Saved, Store, StoreOptions,
+    AppendError, Journal, JournalEntry, OpenError, Revision, Saved, Store, StoreOptions,
 };
 use tokio::task::spawn_blocking;
 use tokio::time::advance;
@@ -29,7 +29,7 @@ impl Journal for Slow {
         Ok(None)
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
+    fn append(&mut self, _batch: &[JournalEntry]) -> Result<(), AppendError> {
         if self.is_slow.load(Ordering::Relaxed) {
             self.began.send(()).map_err(unknown)?;
             self.permits.recv().map_err(unknown)?;

@@ -3,7 +3,7 @@
 pub(crate) mod sources;
 
 use mizzen_object::validate::{field, meta, selector};
-use mizzen_object::{Action, Context, NameRule, Path, Violations};
+use mizzen_object::{Action, HookContext, NameRule, Path, Violations};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Map, Str, Value, value};
 
@@ -30,7 +30,7 @@ impl KindStrategy for PersistentVolumeStrategy {
         }
     }
 
-    fn prepare(volume: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(volume: &mut Value, old: Option<&Value>, context: &HookContext) {
         match (context.action, old) {
             (Action::Create, _) => {
                 volume.set(
@@ -60,7 +60,7 @@ impl KindStrategy for PersistentVolumeStrategy {
     fn validate(
         volume: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Status {
@@ -144,7 +144,7 @@ impl KindStrategy for PersistentVolumeStrategy {
         }
     }
 
-    fn warnings(volume: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(volume: &Value, _old: Option<&Value>, context: &HookContext) -> Vec<String> {
         if context.action == Action::Status {
             return Vec::new();
         }
@@ -324,7 +324,7 @@ fn capacity(capacity: &Value, path: &Path, violations: &mut Violations) {
     for (resource, amount) in capacity.entries() {
         let path = path.key(resource);
         resources::reported(amount, &path, violations);
-        if Quantity::of(amount.str()) <= Quantity::default() {
+        if Quantity::parse_or_zero(amount.str()) <= Quantity::default() {
             violations.invalid(path, amount.str(), "must be greater than zero");
         }
     }

@@ -8,7 +8,7 @@ pub mod allocate;
 mod validate;
 mod warnings;
 
-use mizzen_object::{Action, Context};
+use mizzen_object::{Action, HookContext};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
@@ -73,7 +73,7 @@ impl KindStrategy for ServiceStrategy {
         }
     }
 
-    fn prepare(service: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(service: &mut Value, old: Option<&Value>, context: &HookContext) {
         if let (Action::Update, Some(old)) = (context.action, old) {
             // Fields that the server may have filled go when the type changes, unless the caller changed them too.
             let (old_spec, spec) = (&old["spec"], service.entry("spec"));

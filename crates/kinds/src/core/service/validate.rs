@@ -1,7 +1,7 @@
 //! Validation of services.
 
 use mizzen_object::validate::{field, ip, meta, names, repeats};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use super::super::fields::{
@@ -21,7 +21,7 @@ const MAX_AFFINITY_SECONDS: i64 = 86_400;
 pub(super) fn validate(
     service: &Value,
     old: Option<&Value>,
-    context: &Context,
+    context: &HookContext,
     violations: &mut Violations,
 ) {
     match (context.action, old) {

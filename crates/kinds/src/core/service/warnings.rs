@@ -1,7 +1,7 @@
 //! Warnings for services.
 
 use mizzen_object::validate::ip;
-use mizzen_object::{Action, Context, Path};
+use mizzen_object::{Action, HookContext, Path};
 use mizzen_value::Value;
 
 use super::{NONE, is};
@@ -9,7 +9,11 @@ use super::{NONE, is};
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const MODE: &str = "service.kubernetes.io/topology-mode";
 
-pub(super) fn warnings(service: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+pub(super) fn warnings(
+    service: &Value,
+    _old: Option<&Value>,
+    context: &HookContext,
+) -> Vec<String> {
     if context.action == Action::Status {
         return ingress(&service["status"]["loadBalancer"]["ingress"]);
     }

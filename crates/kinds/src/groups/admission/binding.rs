@@ -1,7 +1,7 @@
 //! Admission policy bindings: validation of parameters and validation actions.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::matching;
@@ -22,7 +22,7 @@ impl KindStrategy for ValidatingPolicyBindingStrategy {
     fn validate(
         binding: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let path = Path::new("spec");
@@ -63,7 +63,7 @@ impl KindStrategy for MutatingPolicyBindingStrategy {
     fn validate(
         binding: &Value,
         _old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let path = Path::new("spec");

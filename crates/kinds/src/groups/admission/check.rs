@@ -6,14 +6,14 @@ use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
 use super::matching;
-use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
+use mizzen_apiextensions::expression::{ExpressionCompiler, ExpressionResult, ExpressionVariables};
 use mizzen_apiextensions::{internal, rules};
 
 /// A policy's expressions, validated in order: later ones use the variables that earlier ones declare.
 pub(super) struct Expressions {
-    pub compiler: Compiler,
+    pub compiler: ExpressionCompiler,
     /// Of those that decide.
-    pub scope: Scope,
+    pub scope: ExpressionVariables,
 }
 
 const MAX_ANNOTATIONS: usize = 20;
@@ -22,14 +22,14 @@ const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 impl Expressions {
     pub(super) fn of(spec: &Value) -> Expressions {
         let compiler = if spec["variables"].is_empty() {
-            Compiler::default()
+            ExpressionCompiler::default()
         } else {
-            Compiler::composing()
+            ExpressionCompiler::composing()
         };
         let params = spec.get("paramKind").is_some();
         Expressions {
             compiler,
-            scope: Scope {
+            scope: ExpressionVariables {
                 params,
                 authorizer: true,
                 patches: false,
@@ -92,7 +92,7 @@ impl Expressions {
             self.check(
                 text,
                 self.scope,
-                Wanted::Bool,
+                ExpressionResult::Bool,
                 &path.child("expression"),
                 violations,
             );
@@ -102,11 +102,11 @@ impl Expressions {
             path.child("messageExpression"),
         );
         if !text.trim().is_empty() {
-            let scope = Scope {
+            let scope = ExpressionVariables {
                 authorizer: false,
                 ..self.scope
             };
-            self.check(text, scope, Wanted::Text, &place, violations);
+            self.check(text, scope, ExpressionResult::Text, &place, violations);
         } else if !text.is_empty() {
             violations.invalid(place, text, "must be non-empty if specified");
         }
@@ -181,9 +181,9 @@ impl Expressions {
                 );
             }
             trimmed => {
-                if let Err(refusal) = self
-                    .compiler
-                    .compile(trimmed, self.scope, Wanted::TextOrNull)
+                if let Err(refusal) =
+                    self.compiler
+                        .compile(trimmed, self.scope, ExpressionResult::TextOrNull)
                 {
                     refusal.tell(text, &place, violations);
                 }
@@ -198,8 +198,8 @@ impl Expressions {
         violations: &mut Violations,
     ) {
         let (wanted, other, result) = match mutation["patchType"].str() {
-            "JSONPatch" => ("jsonPatch", "applyConfiguration", Wanted::Patch),
-            "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", Wanted::Object),
+            "JSONPatch" => ("jsonPatch", "applyConfiguration", ExpressionResult::Patch),
+            "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", ExpressionResult::Object),
             "" => return violations.required(path.child("patchType"), ""),
             word => {
                 let allowed = ["ApplyConfiguration", "JSONPatch"];
@@ -218,7 +218,7 @@ impl Expressions {
             ),
             Some("") => violations.required(place.child("expression"), ""),
             Some(text) => {
-                let scope = Scope {
+                let scope = ExpressionVariables {
                     patches: true,
                     ..self.scope
                 };
@@ -234,8 +234,8 @@ impl Expressions {
     fn check(
         &self,
         text: &str,
-        scope: Scope,
-        wanted: Wanted,
+        scope: ExpressionVariables,
+        wanted: ExpressionResult,
         path: &Path,
         violations: &mut Violations,
     ) {

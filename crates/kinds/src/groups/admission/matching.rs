@@ -4,7 +4,7 @@ use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
+use mizzen_apiextensions::expression::{ExpressionCompiler, ExpressionResult, ExpressionVariables};
 use mizzen_apiextensions::rules;
 
 pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
@@ -186,7 +186,7 @@ fn validate_list(list: &Value, things: &str, path: &Path, violations: &mut Viola
 /// Conditions that decide whether to call at all.
 pub(super) fn validate_conditions(
     conditions: &[Value],
-    scope: Scope,
+    scope: ExpressionVariables,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -198,7 +198,9 @@ pub(super) fn validate_conditions(
         match condition["expression"].str().trim() {
             "" => violations.required(path.child("expression"), ""),
             text => {
-                if let Err(refusal) = Compiler::default().compile(text, scope, Wanted::Bool) {
+                if let Err(refusal) =
+                    ExpressionCompiler::default().compile(text, scope, ExpressionResult::Bool)
+                {
                     refusal.tell(text, &path.child("expression"), violations);
                 }
             }

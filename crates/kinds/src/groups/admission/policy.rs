@@ -1,14 +1,14 @@
 //! Validating and mutating admission policies.
 
 use mizzen_object::validate::{condition, field, names};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::check::Expressions;
 use super::matching::{self, FAILURE_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
 use mizzen_apiextensions::KindStrategy;
-use mizzen_apiextensions::expression::Compiler;
+use mizzen_apiextensions::expression::ExpressionCompiler;
 
 pub(super) const VALIDATING: Behaviour = Behaviour::of::<ValidatingPolicyStrategy>();
 pub(super) const MUTATING: Behaviour = Behaviour::of::<MutatingPolicyStrategy>();
@@ -23,7 +23,7 @@ impl KindStrategy for ValidatingPolicyStrategy {
     fn validate(
         policy: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Status {
@@ -81,7 +81,7 @@ impl KindStrategy for MutatingPolicyStrategy {
     fn validate(
         policy: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&policy["spec"], Path::new("spec"));
@@ -92,7 +92,7 @@ impl KindStrategy for MutatingPolicyStrategy {
             violations,
         );
         let mut expressions = Expressions {
-            compiler: Compiler::composing(),
+            compiler: ExpressionCompiler::composing(),
             ..Expressions::of(spec)
         };
         expressions.validate_conditions(spec, old, &path, violations);

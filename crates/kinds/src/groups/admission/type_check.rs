@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use mizzen_cel::{DeclType as DataShape, Environment, Type, escape};
 use mizzen_object::GroupVersionKind;
-use mizzen_object::schema::{Shape, Struct, Type as FieldType};
+use mizzen_object::schema::{FieldShape, FieldType, Struct};
 use mizzen_value::{Str, Value, value};
 
 use mizzen_apiextensions::expression::{
-    Compiler, Scope, Wanted, typed_environment, with_authorizer,
+    ExpressionCompiler, ExpressionResult, ExpressionVariables, typed_environment, with_authorizer,
 };
 
 /// At most so many kinds of a rule are checked.
@@ -114,7 +114,7 @@ fn kinds_of(rule: &Value, shapes: &dyn Shapes) -> Vec<GroupVersionKind> {
 /// A policy's expressions are about objects of one kind.
 struct TypeChecker {
     kind: GroupVersionKind,
-    compiler: Compiler,
+    compiler: ExpressionCompiler,
 }
 
 impl TypeChecker {
@@ -134,12 +134,12 @@ impl TypeChecker {
         if let Some(params) = params {
             environment = environment.with_variable("params", params);
         }
-        let mut compiler = Compiler::typed(environment);
+        let mut compiler = ExpressionCompiler::typed(environment);
         for variable in spec["variables"].list() {
             let _ = compiler.declare(
                 variable["name"].str(),
                 variable["expression"].str(),
-                Scope::default(),
+                ExpressionVariables::default(),
             );
         }
         Some(TypeChecker { kind, compiler })
@@ -148,7 +148,11 @@ impl TypeChecker {
     fn problem(&self, text: &str) -> Option<String> {
         let refusal = self
             .compiler
-            .compile(text, Scope::default(), Wanted::Anything)
+            .compile(
+                text,
+                ExpressionVariables::default(),
+                ExpressionResult::Anything,
+            )
             .err()?;
         // What has the right types but cannot be computed is not looked for here.
         let detail = refusal
@@ -213,21 +217,21 @@ impl DeclaredTypes {
     /// and neither have lists and maps of it (cel/common/schemas.go).
     fn field(&mut self, ty: &FieldType) -> Option<Type> {
         Some(match &ty.shape {
-            Shape::Bool => Type::Bool,
-            Shape::Int32 | Shape::Int64 => Type::Int,
-            Shape::Float => Type::Double,
-            Shape::String | Shape::Duration => Type::String,
-            Shape::Bytes => Type::Bytes,
-            Shape::Time | Shape::MicroTime => Type::Timestamp,
-            Shape::IntOrString => Type::Dyn,
-            Shape::Raw => {
+            FieldShape::Bool => Type::Bool,
+            FieldShape::Int32 | FieldShape::Int64 => Type::Int,
+            FieldShape::Float => Type::Double,
+            FieldShape::String | FieldShape::Duration => Type::String,
+            FieldShape::Bytes => Type::Bytes,
+            FieldShape::Time | FieldShape::MicroTime => Type::Timestamp,
+            FieldShape::IntOrString => Type::Dyn,
+            FieldShape::Raw => {
                 self.environment = self.environment.clone().with_object(RAW, []);
                 Type::object(RAW)
             }
-            Shape::Quantity | Shape::Json | Shape::Or(..) => return None,
-            Shape::List(item) => Type::list(self.field(item)?),
-            Shape::Map(item) => Type::map(Type::String, self.field(item)?),
-            Shape::Struct(inner) => self.declare(inner),
+            FieldShape::Quantity | FieldShape::Json | FieldShape::Or(..) => return None,
+            FieldShape::List(item) => Type::list(self.field(item)?),
+            FieldShape::Map(item) => Type::map(Type::String, self.field(item)?),
+            FieldShape::Struct(inner) => self.declare(inner),
         })
     }
 }
@@ -239,7 +243,7 @@ const RAW: &str = "RawExtension";
 mod tests {
     use super::*;
 
-    struct BuiltIn(crate::Catalog);
+    struct BuiltIn(crate::KindCatalog);
 
     impl Shapes for BuiltIn {
         fn kind(&self, group: &str, version: &str, resource: &str) -> Option<GroupVersionKind> {

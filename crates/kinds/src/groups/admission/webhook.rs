@@ -1,13 +1,13 @@
 //! Validating and mutating webhook configurations.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use super::matching::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
 use mizzen_apiextensions::KindStrategy;
-use mizzen_apiextensions::expression::Scope;
+use mizzen_apiextensions::expression::ExpressionVariables;
 use mizzen_apiextensions::{client, rules};
 
 pub(super) const VALIDATING: Behaviour = Behaviour::of::<ValidatingWebhookStrategy>();
@@ -20,7 +20,12 @@ impl KindStrategy for ValidatingWebhookStrategy {
         default_validating(configuration)
     }
 
-    fn validate(new: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        _context: &HookContext,
+        violations: &mut Violations,
+    ) {
         validate_webhooks(new, Demands::of(new, old), false, violations);
     }
 }
@@ -32,7 +37,12 @@ impl KindStrategy for MutatingWebhookStrategy {
         default_mutating(configuration)
     }
 
-    fn validate(new: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    fn validate(
+        new: &Value,
+        old: Option<&Value>,
+        _context: &HookContext,
+        violations: &mut Violations,
+    ) {
         validate_webhooks(new, Demands::of(new, old), true, violations);
     }
 }
@@ -262,9 +272,9 @@ fn validate_webhook(
     );
     if demands.conditions {
         let place = path.child("matchConditions");
-        let scope = Scope {
+        let scope = ExpressionVariables {
             authorizer: true,
-            ..Scope::default()
+            ..ExpressionVariables::default()
         };
         matching::validate_conditions(webhook["matchConditions"].list(), scope, &place, violations);
     }

@@ -1,7 +1,7 @@
 //! Validation of HorizontalPodAutoscalers.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
@@ -12,7 +12,7 @@ use mizzen_apiextensions::rules;
 pub(super) fn validate(
     autoscaler: &Value,
     old: Option<&Value>,
-    context: &Context,
+    context: &HookContext,
     violations: &mut Violations,
 ) {
     if context.action == Action::Status {
@@ -80,7 +80,7 @@ pub(super) fn validate(
 pub(super) fn validate_scale(
     scale: &Value,
     _old: Option<&Value>,
-    _context: &Context,
+    _context: &HookContext,
     violations: &mut Violations,
 ) {
     let path = Path::new("spec");
@@ -293,7 +293,7 @@ fn validate_source(
     for field in ["value", "averageValue"] {
         if let Some(amount) = target[field]
             .as_str()
-            .filter(|amount| Quantity::of(amount) <= Quantity::default())
+            .filter(|amount| Quantity::parse_or_zero(amount) <= Quantity::default())
         {
             violations.invalid(place.child(field), amount, "must be positive");
         }

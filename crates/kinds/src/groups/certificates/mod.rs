@@ -4,7 +4,7 @@ pub(super) mod pem;
 mod v1beta1;
 mod validate;
 
-use mizzen_object::{Action, Context};
+use mizzen_object::{Action, HookContext};
 use mizzen_value::Value;
 
 pub use validate::{requested_groups, requested_name};
@@ -72,7 +72,7 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
 }
 
 /// A request says who made it, and never changes.
-fn prepare(request: &mut Value, old: Option<&Value>, context: &Context) {
+fn prepare(request: &mut Value, old: Option<&Value>, context: &HookContext) {
     let Some(old) = old else {
         let spec = request.entry("spec");
         spec.set("username", context.user);

@@ -1,7 +1,7 @@
 //! Validation of CertificateSigningRequests and of their approval.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::{conditions, pem};
@@ -21,7 +21,7 @@ struct Grant {
 pub(super) fn validate(
     request: &Value,
     old: Option<&Value>,
-    context: &Context,
+    context: &HookContext,
     violations: &mut Violations,
 ) {
     let grant = Grant {
@@ -35,7 +35,7 @@ pub(super) fn validate(
 pub(super) fn validate_v1beta1(
     request: &Value,
     old: Option<&Value>,
-    context: &Context,
+    context: &HookContext,
     violations: &mut Violations,
 ) {
     let grant = Grant {
@@ -50,7 +50,7 @@ pub(super) fn validate_v1beta1(
 pub(super) fn validate_approval(
     request: &Value,
     old: Option<&Value>,
-    _: &Context,
+    _: &HookContext,
     violations: &mut Violations,
 ) {
     validate_for(
@@ -68,7 +68,7 @@ pub(super) fn validate_approval(
 pub(super) fn validate_approval_v1beta1(
     request: &Value,
     old: Option<&Value>,
-    _: &Context,
+    _: &HookContext,
     violations: &mut Violations,
 ) {
     let grant = Grant {

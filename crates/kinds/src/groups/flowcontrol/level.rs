@@ -1,6 +1,6 @@
 //! PriorityLevelConfigurations.
 
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use super::validate_conditions;
@@ -35,7 +35,7 @@ impl KindStrategy for PriorityLevelStrategy {
     fn validate(
         level: &Value,
         _old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action != Action::Status {

@@ -1,7 +1,7 @@
 //! FlowSchemas.
 
 use mizzen_object::validate::names;
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use super::validate_conditions;
@@ -24,7 +24,7 @@ impl KindStrategy for FlowSchemaStrategy {
     fn validate(
         schema: &Value,
         _old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action != Action::Status {

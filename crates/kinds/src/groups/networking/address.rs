@@ -1,7 +1,7 @@
 //! IPAddresses and ServiceCIDRs.
 
 use mizzen_object::validate::{field, ip, names};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -17,7 +17,7 @@ impl KindStrategy for IpAddressStrategy {
     fn validate(
         address: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (parent, spec) = (&address["spec"]["parentRef"], Path::new("spec"));
@@ -65,7 +65,7 @@ impl KindStrategy for ServiceCidrStrategy {
     fn validate(
         range: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         match (context.action, old) {
@@ -113,7 +113,7 @@ fn validate_cidrs(range: &Value, violations: &mut Violations) {
         .map(|cidr| {
             // Whether a range is one of IPv6; IPv4 in its clothes is not.
             let cidr = cidr.str();
-            ip::Block::parse_sloppy(cidr).map(|block| block.ip.to_canonical().is_ipv6())
+            ip::Cidr::parse_sloppy(cidr).map(|block| block.ip.to_canonical().is_ipv6())
         })
         .collect();
     if let [Some(first), Some(second)] = families[..]

@@ -1,7 +1,7 @@
 //! Ingresses and IngressClasses.
 
 use mizzen_object::validate::{field, ip, names};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
@@ -17,13 +17,13 @@ impl KindStrategy for IngressStrategy {
     fn validate(
         ingress: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_in(&V1, ingress, old, context, violations);
     }
 
-    fn warnings(ingress: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(ingress: &Value, _old: Option<&Value>, context: &HookContext) -> Vec<String> {
         match context.action {
             Action::Create => {
                 let annotated = ingress["metadata"]["annotations"]
@@ -64,7 +64,7 @@ impl KindStrategy for IngressClassStrategy {
     fn validate(
         class: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&class["spec"], Path::new("spec"));
@@ -130,7 +130,7 @@ pub(super) fn validate_in(
     dialect: &IngressDialect,
     ingress: &Value,
     old: Option<&Value>,
-    context: &Context,
+    context: &HookContext,
     violations: &mut Violations,
 ) {
     if context.action == Action::Status {

@@ -1,8 +1,8 @@
 //! NetworkPolicies.
 
-use mizzen_object::validate::ip::{self, Block};
+use mizzen_object::validate::ip::{self, Cidr};
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
@@ -40,7 +40,7 @@ impl KindStrategy for NetworkPolicyStrategy {
     fn validate(
         policy: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let leniency = old.map(Leniency::of).unwrap_or_default();
@@ -81,7 +81,7 @@ impl KindStrategy for NetworkPolicyStrategy {
         }
     }
 
-    fn warnings(policy: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(policy: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         let mut warnings = Vec::new();
         for (place, peer) in peers(&policy["spec"]) {
             let Some(block) = peer.get("ipBlock") else {
@@ -201,12 +201,12 @@ fn validate_peer(peer: &Value, path: &Path, leniency: &Leniency, violations: &mu
             violations.required(path.child("cidr"), "");
         } else {
             validate_range(range, known, &path.child("cidr"), violations);
-            if let Some(range) = Block::parse_sloppy(range) {
+            if let Some(range) = Cidr::parse_sloppy(range) {
                 for (index, except) in block["except"].list().iter().enumerate() {
                     let path = path.child("except");
                     let path = path.index(index);
                     validate_range(except.str(), known, &path, violations);
-                    let part = Block::parse_sloppy(except.str());
+                    let part = Cidr::parse_sloppy(except.str());
                     let inside =
                         part.map(|part| range.contains_block(&part) && range.prefix < part.prefix);
                     if inside == Some(false) {

@@ -84,7 +84,7 @@ impl CapacityAmount<'_> {
     fn of(value: &Value) -> CapacityAmount<'_> {
         CapacityAmount {
             text: value.str(),
-            quantity: Quantity::of(value.str()),
+            quantity: Quantity::parse_or_zero(value.str()),
         }
     }
 }
@@ -107,12 +107,17 @@ fn validate_values(
         }
     }
     let validate = |value: &Value, path: &Path, violations: &mut Violations| {
-        if Quantity::of(value.str()) > total.quantity {
+        if Quantity::parse_or_zero(value.str()) > total.quantity {
             let detail = format!("option is larger than capacity value: {}", total.text);
             violations.invalid(path, value.str(), &detail);
         }
     };
-    let key = |value: &Value| Quantity::of(value.str()).value().to_string().into();
+    let key = |value: &Value| {
+        Quantity::parse_or_zero(value.str())
+            .value()
+            .to_string()
+            .into()
+    };
     parts::each_once(values, MAX_VALUES, path, violations, validate, key);
     let has_default = amounts
         .iter()

@@ -1,7 +1,7 @@
 //! ResourceClaims and ResourceClaimTemplates.
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::{parts, status};
@@ -21,7 +21,7 @@ pub(super) const TEMPLATE: Behaviour = Behaviour {
 pub(super) struct ResourceClaimStrategy;
 
 impl KindStrategy for ResourceClaimStrategy {
-    fn prepare(claim: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(claim: &mut Value, old: Option<&Value>, context: &HookContext) {
         if let Some(old) = old.filter(|_| context.action == Action::Status) {
             status::drop_deallocated(claim, old);
         }
@@ -30,7 +30,7 @@ impl KindStrategy for ResourceClaimStrategy {
     fn validate(
         claim: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&claim["spec"], Path::new("spec"));
@@ -51,7 +51,7 @@ impl KindStrategy for ResourceClaimTemplateStrategy {
     fn validate(
         template: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&template["spec"], Path::new("spec"));

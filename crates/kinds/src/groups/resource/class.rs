@@ -1,6 +1,6 @@
 //! DeviceClasses.
 
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::parts;
@@ -16,7 +16,7 @@ impl KindStrategy for DeviceClassStrategy {
     fn validate(
         class: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&class["spec"], Path::new("spec"));

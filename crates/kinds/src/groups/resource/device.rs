@@ -92,7 +92,7 @@ pub(super) fn validate(
             violations.invalid(path, name, "must be a node allocatable resource name");
         }
         if let Some(factor) = mapping["allocationMultiplier"].as_str() {
-            let quantity = Quantity::of(factor);
+            let quantity = Quantity::parse_or_zero(factor);
             if quantity.is_zero() || quantity.is_negative() {
                 violations.invalid(
                     path.child("allocationMultiplier"),

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use mizzen_cel::{
     AstNode, CompileProgramError, CostRange, Environment, SizeEstimator, Type, Version,
 };
-use mizzen_object::{Path, Reason, Violations};
+use mizzen_object::{Path, ViolationReason, Violations};
 
 const VERSION: Version = (1, 36);
 /// What one look at a device may cost at most.
@@ -28,7 +28,11 @@ pub(super) fn validate(expression: &str, path: &Path, violations: &mut Violation
             return violations.invalid(path, expression, &format!("compilation failed: {error}"));
         }
         Err(error) => {
-            return violations.push(Reason::Internal, path, format!("Internal error: {error}"));
+            return violations.push(
+                ViolationReason::Internal,
+                path,
+                format!("Internal error: {error}"),
+            );
         }
     };
     let kind = program.result_type();
@@ -97,7 +101,7 @@ mod tests {
     fn check(expression: &str, expected: Option<&str>) {
         let mut violations = Violations::default();
         validate(expression, &Path::new("e"), &mut violations);
-        let found = violations.in_one();
+        let found = violations.aggregate();
         assert_eq!(found.as_deref(), expected, "{expression}");
     }
 
@@ -136,7 +140,7 @@ mod tests {
         );
         let mut violations = Violations::default();
         validate("", &Path::new("e"), &mut violations);
-        let found = violations.in_one().unwrap_or_default();
+        let found = violations.aggregate().unwrap_or_default();
         assert!(
             found.contains("ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>'"),
             "{found}"
@@ -201,7 +205,7 @@ mod tests {
         for (expression, mistake) in mistakes {
             let mut violations = Violations::default();
             validate(expression, &Path::new("e"), &mut violations);
-            let found = violations.in_one().unwrap_or_default();
+            let found = violations.aggregate().unwrap_or_default();
             assert!(found.contains(mistake), "{found}");
         }
     }

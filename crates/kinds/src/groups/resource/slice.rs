@@ -1,7 +1,7 @@
 //! ResourceSlices.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::{device, parts};
@@ -24,7 +24,7 @@ impl KindStrategy for ResourceSliceStrategy {
 
     /// Kubernetes: mappings and lists of attributes are behind gates that are off by default; they stay where they
     /// are in use.
-    fn prepare(slice: &mut Value, old: Option<&Value>, context: &Context) {
+    fn prepare(slice: &mut Value, old: Option<&Value>, context: &HookContext) {
         let old = old
             .map(|old| old["spec"]["devices"].list())
             .unwrap_or_default();
@@ -54,7 +54,7 @@ impl KindStrategy for ResourceSliceStrategy {
     fn validate(
         slice: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&slice["spec"], Path::new("spec"));
@@ -142,7 +142,7 @@ impl KindStrategy for ResourceSliceStrategy {
         );
     }
 
-    fn warnings(slice: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(slice: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         let driver = slice["spec"]["driver"].str();
         if driver == driver.to_lowercase() {
             return Vec::new();

@@ -157,7 +157,7 @@ fn validate_device(device: &Value, known: &[[&str; 4]], path: &Path, violations:
 
 /// An address with the length of its network, in the one way to write it.
 fn interface_error(text: &str) -> Option<String> {
-    let Some(block) = ip::Block::parse_sloppy(text) else {
+    let Some(block) = ip::Cidr::parse_sloppy(text) else {
         return Some(
             "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".into(),
         );

@@ -1,7 +1,7 @@
 //! VolumeAttachments.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::driver_name;
@@ -17,7 +17,7 @@ impl KindStrategy for VolumeAttachmentStrategy {
     fn validate(
         attachment: &Value,
         old: Option<&Value>,
-        context: &Context,
+        context: &HookContext,
         violations: &mut Violations,
     ) {
         let spec = &attachment["spec"];

@@ -1,7 +1,7 @@
 //! CSIStorageCapacities.
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::label_warning;
@@ -17,7 +17,7 @@ impl KindStrategy for StorageCapacityStrategy {
     fn validate(
         capacity: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let topology = Path::new("nodeTopology");
@@ -51,7 +51,7 @@ impl KindStrategy for StorageCapacityStrategy {
         }
     }
 
-    fn warnings(capacity: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(capacity: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         let topology = &capacity["nodeTopology"];
         let mut warnings = Vec::new();
         for (index, requirement) in topology["matchExpressions"].list().iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mizzen_object::validate::{field, meta, names};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::label_warning;
@@ -24,7 +24,7 @@ impl KindStrategy for StorageClassStrategy {
     fn validate(
         class: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         validate_provisioner(
@@ -97,7 +97,7 @@ impl KindStrategy for StorageClassStrategy {
         }
     }
 
-    fn warnings(class: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    fn warnings(class: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
         let mut warnings = Vec::new();
         for (i, topology) in class["allowedTopologies"].list().iter().enumerate() {
             for (j, requirement) in topology["matchLabelExpressions"].list().iter().enumerate() {
@@ -115,7 +115,7 @@ impl KindStrategy for VolumeAttributesClassStrategy {
     fn validate(
         class: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         if let Some(old) = old {

@@ -1,7 +1,7 @@
 //! CSIDrivers.
 
 use mizzen_object::validate::{field, repeats};
-use mizzen_object::{Action, Context, Path, Violations};
+use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
@@ -31,7 +31,7 @@ impl KindStrategy for CsiDriverStrategy {
     }
 
     /// Kubernetes: the field's gate, VolumeLimitScaling, is off by default.
-    fn prepare(driver: &mut Value, old: Option<&Value>, _context: &Context) {
+    fn prepare(driver: &mut Value, old: Option<&Value>, _context: &HookContext) {
         let name = "preventPodSchedulingIfMissing";
         if old.is_none_or(|old| old["spec"][name].is_null()) {
             driver.entry("spec").remove(name);
@@ -41,7 +41,7 @@ impl KindStrategy for CsiDriverStrategy {
     fn validate(
         driver: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&driver["spec"], Path::new("spec"));
@@ -117,7 +117,7 @@ impl KindStrategy for CsiDriverStrategy {
         }
     }
 
-    fn warnings(driver: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    fn warnings(driver: &Value, old: Option<&Value>, context: &HookContext) -> Vec<String> {
         let spec = &driver["spec"];
         let tokens = &spec["tokenRequests"];
         let news = context.action == Action::Create

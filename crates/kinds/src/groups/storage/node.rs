@@ -1,7 +1,7 @@
 //! CSINodes.
 
 use mizzen_object::validate::{field, names, repeats};
-use mizzen_object::{Context, Path, Violations};
+use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use super::driver_name;
@@ -17,7 +17,7 @@ impl KindStrategy for CsiNodeStrategy {
     fn validate(
         node: &Value,
         old: Option<&Value>,
-        _context: &Context,
+        _context: &HookContext,
         violations: &mut Violations,
     ) {
         let path = Path::new("spec");

@@ -12,12 +12,12 @@ use std::sync::LazyLock;
 
 use expect_test::Expect;
 use mizzen_object::schema::canonical;
-use mizzen_object::{Action, Context, Kind, Violations, decode, default};
+use mizzen_object::{Action, HookContext, Kind, Violations, decode, default};
 use mizzen_value::{Value, json};
 
-use crate::{Catalog, legacy_catalog};
+use crate::{KindCatalog, legacy_catalog};
 
-static CATALOG: LazyLock<Catalog> = LazyLock::new(legacy_catalog);
+static CATALOG: LazyLock<KindCatalog> = LazyLock::new(legacy_catalog);
 
 fn kind(api_version: &str, name: &str) -> &'static Kind {
     let found = CATALOG
@@ -50,7 +50,7 @@ fn run(action: Action, kind: &Kind, new: &str, old: Option<&str>) -> String {
     let old = old.map(|old| stored(kind, old, &mut Violations::default()));
     let mut violations = Violations::default();
     let mut new = stored(kind, new, &mut violations);
-    let context = Context {
+    let context = HookContext {
         action,
         now: "2024-01-01T00:00:00Z",
         user: "jane",

@@ -2,7 +2,7 @@
 
 mod apply;
 
-use mizzen_value::json::{self, Scanner, SyntaxError};
+use mizzen_value::json::{self, JsonScanner, SyntaxError};
 use mizzen_value::{Str, Value};
 
 /// The maximum number of operations of a patch.
@@ -52,14 +52,16 @@ impl JsonPatch {
     pub fn parse(text: &[u8]) -> Result<JsonPatch, JsonPatchError> {
         let malformed = |error: SyntaxError| JsonPatchError::Malformed(error.to_string());
         // A syntax error takes precedence over a type error.
-        let mut whole = Scanner::new(text);
+        let mut whole = JsonScanner::new(text);
         whole
             .peek()
             .and_then(|_| json::skip(&mut whole))
             .and_then(|()| whole.end())
             .map_err(malformed)?;
         let mut reader = PatchReader::default();
-        reader.patch(&mut Scanner::new(text)).map_err(malformed)?;
+        reader
+            .patch(&mut JsonScanner::new(text))
+            .map_err(malformed)?;
         match reader {
             PatchReader {
                 problem: Some(problem),
@@ -99,7 +101,7 @@ struct PatchReader {
 }
 
 impl PatchReader {
-    fn patch(&mut self, scanner: &mut Scanner) -> Result<(), SyntaxError> {
+    fn patch(&mut self, scanner: &mut JsonScanner) -> Result<(), SyntaxError> {
         if scanner.peek()? != b'[' {
             let value = json::read(scanner)?;
             self.mismatch(&value, "Go value of type []handlers.jsonPatchOp");
@@ -113,7 +115,7 @@ impl PatchReader {
         Ok(())
     }
 
-    fn operation(&mut self, scanner: &mut Scanner) -> Result<PatchOperation, SyntaxError> {
+    fn operation(&mut self, scanner: &mut JsonScanner) -> Result<PatchOperation, SyntaxError> {
         let mut operation = PatchOperation::default();
         if scanner.peek()? != b'{' {
             let value = json::read(scanner)?;
@@ -134,7 +136,7 @@ impl PatchReader {
 
     fn member(
         &mut self,
-        scanner: &mut Scanner,
+        scanner: &mut JsonScanner,
         key: &str,
         operation: &mut PatchOperation,
     ) -> Result<(), SyntaxError> {

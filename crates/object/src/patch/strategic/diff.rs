@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::lookup::PatchMetaSchema;
 use super::{DELETE, DELETE_LIST, DIRECTIVE, ELEMENT_ORDER, MergeKeyValue, REPLACE, RETAIN_KEYS};
-use crate::schema::{Patch, Struct};
+use crate::schema::{PatchStrategy, Struct};
 use mizzen_value::{Map, Str, Value};
 
 /// A strategic merge patch that turns `from` into `to`, both objects of type `ty`; empty if they are equal.
@@ -62,7 +62,7 @@ fn whole(to: &Map) -> Map {
 
 fn diff_list(
     place: PatchMetaSchema,
-    how: &Patch,
+    how: &PatchStrategy,
     old: &[Value],
     new: &[Value],
 ) -> Option<ListPatch> {
@@ -122,7 +122,7 @@ fn diff_scalars(old: &[Value], new: &[Value]) -> Option<ListPatch> {
 
 fn diff_structs(
     place: PatchMetaSchema,
-    how: &Patch,
+    how: &PatchStrategy,
     key: &Str,
     old: &[Value],
     new: &[Value],

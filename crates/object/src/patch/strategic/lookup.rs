@@ -1,7 +1,7 @@
 //! Lookup of patch metadata in the schema, as upstream finds it in Go's types.
 
 use super::StrategicError;
-use crate::schema::{Field, Patch, Presence, Shape, Struct, Type};
+use crate::schema::{FieldShape, FieldType, PatchStrategy, Presence, Struct, StructField};
 
 /// A type as Go's reflection sees it. Kubernetes: `PatchMetaFromStruct` of strategicpatch/meta.go.
 #[derive(Clone, Copy)]
@@ -13,7 +13,7 @@ pub(super) struct PatchMetaSchema<'a> {
 #[derive(Clone, Copy)]
 enum Ty<'a> {
     Struct(&'a Struct),
-    Other(&'a Type),
+    Other(&'a FieldType),
 }
 
 impl<'a> PatchMetaSchema<'a> {
@@ -28,7 +28,7 @@ impl<'a> PatchMetaSchema<'a> {
     pub(super) fn map(
         self,
         name: &str,
-    ) -> Result<(PatchMetaSchema<'a>, &'a Patch), StrategicError> {
+    ) -> Result<(PatchMetaSchema<'a>, &'a PatchStrategy), StrategicError> {
         let field = self.field(name)?;
         Ok((
             PatchMetaSchema::new(&field.ty, is_pointer(field)),
@@ -40,11 +40,11 @@ impl<'a> PatchMetaSchema<'a> {
     pub(super) fn items(
         self,
         name: &str,
-    ) -> Result<(PatchMetaSchema<'a>, &'a Patch), StrategicError> {
+    ) -> Result<(PatchMetaSchema<'a>, &'a PatchStrategy), StrategicError> {
         let field = self.field(name)?;
         let item = match &field.ty.shape {
-            Shape::List(item) => item,
-            Shape::Bytes => &field.ty,
+            FieldShape::List(item) => item,
+            FieldShape::Bytes => &field.ty,
             _ if is_pointer(field) => &field.ty,
             _ => {
                 return fail(format!(
@@ -56,14 +56,14 @@ impl<'a> PatchMetaSchema<'a> {
         Ok((PatchMetaSchema::new(item, false), &field.patch))
     }
 
-    fn new(ty: &'a Type, pointer: bool) -> PatchMetaSchema<'a> {
+    fn new(ty: &'a FieldType, pointer: bool) -> PatchMetaSchema<'a> {
         let ty = ty
             .as_struct()
             .map_or(Ty::Other(ty), |inner| Ty::Struct(inner));
         PatchMetaSchema { ty, pointer }
     }
 
-    fn field(self, name: &str) -> Result<&'a Field, StrategicError> {
+    fn field(self, name: &str) -> Result<&'a StructField, StrategicError> {
         let ty = match self.ty {
             Ty::Struct(ty) => ty,
             Ty::Other(ty) if kind(&ty.shape) == "struct" => {
@@ -98,19 +98,19 @@ impl<'a> PatchMetaSchema<'a> {
     }
 }
 
-fn is_pointer(field: &Field) -> bool {
+fn is_pointer(field: &StructField) -> bool {
     matches!(field.presence, Presence::Set | Presence::Nullable)
 }
 
-fn kind(shape: &Shape) -> &'static str {
+fn kind(shape: &FieldShape) -> &'static str {
     match shape {
-        Shape::Bool => "bool",
-        Shape::Int32 => "int32",
-        Shape::Int64 => "int64",
-        Shape::Float => "float64",
-        Shape::String => "string",
-        Shape::Bytes | Shape::List(_) => "slice",
-        Shape::Map(_) => "map",
+        FieldShape::Bool => "bool",
+        FieldShape::Int32 => "int32",
+        FieldShape::Int64 => "int64",
+        FieldShape::Float => "float64",
+        FieldShape::String => "string",
+        FieldShape::Bytes | FieldShape::List(_) => "slice",
+        FieldShape::Map(_) => "map",
         _ => "struct",
     }
 }

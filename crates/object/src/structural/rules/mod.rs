@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 
 use super::correlate::Correlated;
 use super::{Structural, resolve};
-use crate::violation::{Path, Reason, Violations};
+use crate::violation::{Path, ViolationReason, Violations};
 use compile::Compiled;
 use declare::DeclaredNode;
 use mizzen_cel::DeclType;
@@ -128,7 +128,7 @@ impl Structural {
             return;
         }
         if violations.0.iter().any(|violation| {
-            use Reason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            use ViolationReason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
             matches!(
                 violation.reason,
                 NotSupported | Required | TooLong | TooMany | TypeInvalid

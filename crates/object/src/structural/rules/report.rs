@@ -2,7 +2,7 @@
 
 use super::ValidationRule;
 use crate::structural::node::{NodeType, SchemaNode};
-use crate::violation::{Path, Reason, Violation, Violations, show};
+use crate::violation::{Path, Violation, ViolationReason, Violations, show};
 use mizzen_value::Value;
 
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ impl RuleField<'_> {
             self.location.node.ty.words()
         };
         self.violation(
-            Reason::Invalid,
+            ViolationReason::Invalid,
             format!("Invalid value: \"{ty}\": {detail}"),
         )
     }
@@ -67,19 +67,24 @@ impl RuleField<'_> {
         };
         match reason {
             "FieldValueForbidden" => {
-                self.violation(Reason::Forbidden, format!("Forbidden: {detail}"))
+                self.violation(ViolationReason::Forbidden, format!("Forbidden: {detail}"))
             }
-            "FieldValueRequired" => {
-                self.violation(Reason::Required, format!("Required value: {detail}"))
-            }
-            "FieldValueDuplicate" => {
-                self.violation(Reason::Duplicate, format!("Duplicate value{value}"))
-            }
-            _ => self.violation(Reason::Invalid, format!("Invalid value{value}: {detail}")),
+            "FieldValueRequired" => self.violation(
+                ViolationReason::Required,
+                format!("Required value: {detail}"),
+            ),
+            "FieldValueDuplicate" => self.violation(
+                ViolationReason::Duplicate,
+                format!("Duplicate value{value}"),
+            ),
+            _ => self.violation(
+                ViolationReason::Invalid,
+                format!("Invalid value{value}: {detail}"),
+            ),
         }
     }
 
-    fn violation(self, reason: Reason, message: String) -> Violation {
+    fn violation(self, reason: ViolationReason, message: String) -> Violation {
         Violation {
             reason,
             field: self.field,

@@ -4,7 +4,7 @@
 //! values. A request is rounded up to the next valid value.
 
 use mizzen_value::Value;
-use mizzen_value::quantity::{Format, Quantity};
+use mizzen_value::quantity::{Quantity, QuantityFormat};
 
 use crate::devices::Amounts;
 
@@ -32,7 +32,7 @@ pub(super) fn consume(requested: &Value, device: &Value, taken: &Amounts) -> Opt
 }
 
 fn quantity(value: &Value) -> Quantity {
-    Quantity::of(value.str())
+    Quantity::parse_or_zero(value.str())
 }
 
 /// The requested quantity, rounded up to what the request policy allows.
@@ -55,7 +55,7 @@ fn amount(requested: &Value, capacity: &Value) -> Quantity {
         }
         let above = wanted.value() - least.value();
         let n_steps = above / step + i64::from(above % step != 0);
-        return Quantity::from_int(least.value() + step * n_steps, Format::Binary);
+        return Quantity::from_int(least.value() + step * n_steps, QuantityFormat::Binary);
     }
     let values = policy["validValues"].list().iter().map(quantity);
     values
@@ -89,7 +89,7 @@ mod tests {
         let device = object(&format!(
             r#"{{"capacity":{{"memory":{{"value":"10","requestPolicy":{policy}}}}}}}"#
         ));
-        let taken = Amounts::from([("memory".into(), Quantity::of(taken))]);
+        let taken = Amounts::from([("memory".into(), Quantity::parse_or_zero(taken))]);
         let amounts = consume(&object(requested), &device, &taken);
         let amount = amounts.map(|amounts| amounts["memory"].to_string());
         assert_eq!(amount.as_deref(), expected, "{requested} {policy}");

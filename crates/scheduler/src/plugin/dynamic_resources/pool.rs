@@ -224,7 +224,7 @@ fn counter_amounts(set: &str, counters: &Value) -> impl Iterator<Item = ((Str, S
     let amount = move |(name, counter): (&str, &Value)| {
         (
             (set.clone(), Str::from(name)),
-            Quantity::of(counter["value"].str()),
+            Quantity::parse_or_zero(counter["value"].str()),
         )
     };
     counters["counters"].entries().map(amount)

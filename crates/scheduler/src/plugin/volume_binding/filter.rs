@@ -179,7 +179,7 @@ fn has_capacity(claim: &Object, class: &Object, labels: &Labels, cluster: &Clust
     cluster.storage.capacities.values().any(|capacity| {
         capacity["storageClassName"].str() == class.name()
             && max_volume_size(capacity).is_some_and(|limit| limit >= wanted)
-            && LabelSelector::of(&capacity["nodeTopology"])
+            && LabelSelector::from_value(&capacity["nodeTopology"])
                 .is_some_and(|nodes| labels.match_selector(&nodes))
     })
 }

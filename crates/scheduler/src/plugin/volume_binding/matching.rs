@@ -31,7 +31,7 @@ pub(super) fn find_matching_volume<'a>(
             && capacity(object).partial_cmp(&requested_storage(claim)) != Some(Ordering::Less)
             && mode(claim) == mode(object)
             && text(claim, "volumeAttributesClassName") == text(object, "volumeAttributesClassName")
-            && !object.is_going()
+            && !object.is_terminating()
     });
     let mut smallest: Option<&Arc<PersistentVolume>> = None;
     for volume in usable_claims {
@@ -50,13 +50,13 @@ pub(super) fn find_matching_volume<'a>(
 }
 
 fn capacity(volume: &Object) -> Quantity {
-    Quantity::of(volume["spec"]["capacity"]["storage"].str())
+    Quantity::parse_or_zero(volume["spec"]["capacity"]["storage"].str())
 }
 
 /// Whether a volume without a claimRef is available, and matches the selector and access modes of a
 /// claim.
 fn is_available(claim: &Object, volume: &PersistentVolume) -> bool {
-    let selector = LabelSelector::of(&claim["spec"]["selector"]);
+    let selector = LabelSelector::from_value(&claim["spec"]["selector"]);
     let modes = volume.object["spec"]["accessModes"].list();
     volume.object["status"]["phase"].str() == "Available"
         && selector.is_none_or(|selector| volume.labels.match_selector(&selector))

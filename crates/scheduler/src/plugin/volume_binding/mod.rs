@@ -136,7 +136,7 @@ fn usable_claims(pod: &PodInfo, cluster: &ClusterState) -> Result<Vec<Arc<Object
                 "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{volume}\""
             ));
         }
-        if claim.is_going() {
+        if claim.is_terminating() {
             return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
         }
         if used.ephemeral && !claim.is_controlled_by(&pod.uid) {
@@ -169,10 +169,10 @@ fn max_volume_size(capacity: &Object) -> Option<i64> {
     let largest = capacity["maximumVolumeSize"]
         .as_str()
         .or_else(|| capacity["capacity"].as_str())?;
-    Some(Quantity::of(largest).value())
+    Some(Quantity::parse_or_zero(largest).value())
 }
 
 /// The requested storage.
 fn requested_storage(claim: &Object) -> Quantity {
-    Quantity::of(claim["spec"]["resources"]["requests"]["storage"].str())
+    Quantity::parse_or_zero(claim["spec"]["resources"]["requests"]["storage"].str())
 }

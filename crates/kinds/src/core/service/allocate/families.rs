@@ -5,7 +5,7 @@ use mizzen_value::Value;
 
 use super::super::addresses::{self, family_of};
 use super::super::{NONE, is};
-use super::{AllocateError, Pool};
+use super::{AllocateError, ServiceIpPool};
 
 const SINGLE: &str = "SingleStack";
 const REQUIRE: &str = "RequireDualStack";
@@ -15,7 +15,7 @@ const PREFER: &str = "PreferDualStack";
 pub(super) fn decide(
     service: &mut Value,
     old: Option<&Value>,
-    pool: &dyn Pool,
+    pool: &dyn ServiceIpPool,
 ) -> Result<(), AllocateError> {
     if is(service, "ExternalName") || old.is_some_and(|old| is_settled(service, old)) {
         return Ok(());
@@ -103,7 +103,7 @@ pub(super) fn is_settled(service: &Value, old: &Value) -> bool {
             .all(|field| spec[*field] == old_spec[*field])
 }
 
-fn families_of_addresses(spec: &mut Value, pool: &dyn Pool, violations: &mut Violations) {
+fn families_of_addresses(spec: &mut Value, pool: &dyn ServiceIpPool, violations: &mut Violations) {
     let path = Path::new("spec");
     let path = path.child("clusterIPs");
     let addresses = spec["clusterIPs"].clone();
@@ -128,7 +128,7 @@ fn families_of_addresses(spec: &mut Value, pool: &dyn Pool, violations: &mut Vio
 }
 
 /// The default family, and the other one too if the policy wants both and there may be both.
-fn fill_families(spec: &mut Value, pool: &dyn Pool, any_cluster: bool) {
+fn fill_families(spec: &mut Value, pool: &dyn ServiceIpPool, any_cluster: bool) {
     let wants_both =
         spec["ipFamilyPolicy"].str() != SINGLE && (any_cluster || pool.families().len() == 2);
     let families = spec.entry("ipFamilies").make_list();

@@ -14,20 +14,24 @@ use mizzen_value::Value;
 use super::{NONE, needs_address, needs_health_check, needs_node_ports, node_ports};
 
 /// Addresses and ports that services can have.
-pub trait Pool {
+pub trait ServiceIpPool {
     /// The families of addresses that the cluster has; the first is the one that services get by default.
     fn families(&self) -> &[&'static str];
 
     /// Takes a certain address, or any of a family.
-    fn take_address(&mut self, family: &str, wanted: Option<&str>) -> Result<String, Exhausted>;
+    fn take_address(
+        &mut self,
+        family: &str,
+        wanted: Option<&str>,
+    ) -> Result<String, AllocationError>;
 
     /// Takes a certain port, or any.
-    fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted>;
+    fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, AllocationError>;
 }
 
 /// Why something cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exhausted {
+pub enum AllocationError {
     /// Nothing is left; the message says of what.
     Full(String),
     /// It is taken, or out of range, as the message says.
@@ -58,7 +62,7 @@ pub struct Released {
 pub fn allocate(
     service: &mut Value,
     old: Option<&Value>,
-    pool: &mut dyn Pool,
+    pool: &mut dyn ServiceIpPool,
 ) -> Result<(), AllocateError> {
     match old {
         None => {
@@ -181,7 +185,7 @@ mod tests {
     /// Gives 10.0.0.1, 10.0.0.2, … and ports from 30000; refuses 10.0.0.9 and port 30009.
     struct Counting(u8);
 
-    impl Pool for Counting {
+    impl ServiceIpPool for Counting {
         fn families(&self) -> &[&'static str] {
             &["IPv4"]
         }
@@ -190,10 +194,10 @@ mod tests {
             &mut self,
             _family: &str,
             wanted: Option<&str>,
-        ) -> Result<String, Exhausted> {
+        ) -> Result<String, AllocationError> {
             self.0 += 1;
             match wanted {
-                Some("10.0.0.9") => Err(Exhausted::Refused(
+                Some("10.0.0.9") => Err(AllocationError::Refused(
                     "provided IP is already allocated".into(),
                 )),
                 Some(ip) => Ok(ip.into()),
@@ -201,10 +205,10 @@ mod tests {
             }
         }
 
-        fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
+        fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, AllocationError> {
             self.0 += 1;
             match wanted {
-                Some(30009) => Err(Exhausted::Refused(
+                Some(30009) => Err(AllocationError::Refused(
                     "provided port is already allocated".into(),
                 )),
                 other => Ok(other.unwrap_or(30000 + i64::from(self.0))),

@@ -4,12 +4,12 @@ use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
 use super::super::{NONE, is, needs_health_check, needs_node_ports, node_ports};
-use super::{AllocateError, Exhausted, Pool, families, own_addresses};
+use super::{AllocateError, AllocationError, ServiceIpPool, families, own_addresses};
 
 pub(super) fn addresses(
     service: &mut Value,
     old: Option<&Value>,
-    pool: &mut dyn Pool,
+    pool: &mut dyn ServiceIpPool,
 ) -> Result<(), AllocateError> {
     if is(service, "ExternalName") || service["spec"]["clusterIPs"][0].str() == NONE {
         return Ok(());
@@ -33,7 +33,11 @@ pub(super) fn addresses(
     Ok(())
 }
 
-fn address(service: &mut Value, index: usize, pool: &mut dyn Pool) -> Result<(), AllocateError> {
+fn address(
+    service: &mut Value,
+    index: usize,
+    pool: &mut dyn ServiceIpPool,
+) -> Result<(), AllocateError> {
     let spec = &service["spec"];
     let family = spec["ipFamilies"][index].str();
     let wanted = spec["clusterIPs"][index]
@@ -41,14 +45,16 @@ fn address(service: &mut Value, index: usize, pool: &mut dyn Pool) -> Result<(),
         .filter(|wanted| !wanted.is_empty());
     let taken = pool.take_address(family, wanted).map_err(|error| {
         let message = match (wanted, error) {
-            (None, Exhausted::Full(message)) => {
+            (None, AllocationError::Full(message)) => {
                 let name = service["metadata"]["name"].str();
                 return AllocateError::Internal(format!(
                     "failed to allocate a serviceIP for Service \"{name}\": {message}"
                 ));
             }
-            (None, Exhausted::Refused(message)) => format!("failed to allocate IP: {message}"),
-            (Some(ip), Exhausted::Full(message) | Exhausted::Refused(message)) => {
+            (None, AllocationError::Refused(message)) => {
+                format!("failed to allocate IP: {message}")
+            }
+            (Some(ip), AllocationError::Full(message) | AllocationError::Refused(message)) => {
                 format!("failed to allocate IP {ip}: {message}")
             }
         };
@@ -75,7 +81,7 @@ fn address(service: &mut Value, index: usize, pool: &mut dyn Pool) -> Result<(),
 pub(super) fn ports(
     service: &mut Value,
     old: Option<&Value>,
-    pool: &mut dyn Pool,
+    pool: &mut dyn ServiceIpPool,
 ) -> Result<(), AllocateError> {
     let spec = service.entry("spec");
     if !needs_node_ports(spec) {
@@ -105,7 +111,7 @@ pub(super) fn ports(
         let port = match wanted.filter(is_own) {
             Some(port) => port,
             None => pool.take_port(wanted).map_err(|error| {
-                let (Exhausted::Full(message) | Exhausted::Refused(message)) = error;
+                let (AllocationError::Full(message) | AllocationError::Refused(message)) = error;
                 let Some(port) = wanted else {
                     return AllocateError::Internal(format!(
                         "failed to allocate a nodePort: {message}"
@@ -158,7 +164,7 @@ fn wanted_node_port(spec: &Value, index: usize, shares: bool) -> Option<i64> {
 pub(super) fn health_check_port(
     service: &mut Value,
     old: Option<&Value>,
-    pool: &mut dyn Pool,
+    pool: &mut dyn ServiceIpPool,
 ) -> Result<(), AllocateError> {
     let spec = service.entry("spec");
     if !needs_health_check(spec) || old.is_some_and(|old| needs_health_check(&old["spec"])) {
@@ -166,7 +172,7 @@ pub(super) fn health_check_port(
     }
     let wanted = Some(spec["healthCheckNodePort"].int()).filter(|port| *port != 0);
     let port = pool.take_port(wanted).map_err(|error| {
-        let (Exhausted::Full(message) | Exhausted::Refused(message)) = error;
+        let (AllocationError::Full(message) | AllocationError::Refused(message)) = error;
         AllocateError::Internal(match wanted {
             Some(port) => {
                 format!("failed to allocate requested HealthCheck NodePort {port}: {message}")

@@ -7,10 +7,10 @@ mod negotiate;
 mod object;
 mod table;
 
-pub use body::{Body, Broken};
+pub use body::{Body, TruncatedResponse};
 pub(crate) use body::{FrameSource, ResponseLease, SharedMemory};
 pub(crate) use compress::compress;
-pub use negotiate::{Accept, Encoding, Form, not_acceptable};
+pub use negotiate::{Accept, ResponseEncoding, ResponseForm, not_acceptable};
 pub(crate) use negotiate::{
     AcceptClause, ResponseOffer, clauses, negotiate_aggregated_discovery, negotiate_among,
     negotiate_document, negotiate_route, negotiate_status, not_acceptable_because,
@@ -18,17 +18,17 @@ pub(crate) use negotiate::{
 };
 pub use object::{Renderer, status_kind, status_value, value};
 pub(crate) use object::{message, meta_kind, partial, status};
-pub(crate) use table::{Table, single};
+pub(crate) use table::{TableRenderer, single_row};
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, header};
 
 /// An HTTP response.
-pub type Answer = Response<Body>;
+pub type Response = http::Response<Body>;
 
 /// A response with a body of a content type.
-pub fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> Answer {
-    let mut response = Response::new(body.into());
+pub fn with_body(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = http::Response::new(body.into());
     *response.status_mut() =
         http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     response
@@ -38,8 +38,8 @@ pub fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> A
 }
 
 /// A response in plain text.
-pub fn text(code: u16, body: impl Into<Body>) -> Answer {
-    let mut answer = answer(code, "text/plain; charset=utf-8", body);
+pub fn text(code: u16, body: impl Into<Body>) -> Response {
+    let mut answer = with_body(code, "text/plain; charset=utf-8", body);
     answer.headers_mut().insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
@@ -49,27 +49,27 @@ pub fn text(code: u16, body: impl Into<Body>) -> Answer {
 
 /// The JSON of a response that is sent in another encoding, for the audit log.
 #[derive(Clone)]
-pub(crate) struct Text(pub Bytes);
+pub(crate) struct AuditJson(pub Bytes);
 
 /// Renders a response. If the audit log needs its JSON and another encoding is sent, the JSON is added as [`Text`].
-fn with_audit_json(accept: Accept, make: impl Fn(Accept) -> Answer) -> Answer {
+fn with_audit_json(accept: Accept, make: impl Fn(Accept) -> Response) -> Response {
     let mut answer = make(Accept {
-        kept: false,
+        audited: false,
         ..accept
     });
-    if accept.kept && (accept.encoding != Encoding::Json || accept.pretty) {
+    if accept.audited && (accept.encoding != ResponseEncoding::Json || accept.pretty) {
         let plain = make(Accept {
             form: accept.form,
             ..Accept::JSON
         });
         let text = plain.into_body().into_bytes();
-        text.and_then(|text| answer.extensions_mut().insert(Text(text)));
+        text.and_then(|text| answer.extensions_mut().insert(AuditJson(text)));
     }
     answer
 }
 
 /// Adds `Warning` headers.
-pub(crate) fn warn(answer: &mut Answer, warnings: &[String]) {
+pub(crate) fn warn(answer: &mut Response, warnings: &[String]) {
     for warning in warnings {
         let quoted = mizzen_value::json::quote(warning);
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {quoted}")) {

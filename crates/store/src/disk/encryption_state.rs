@@ -4,22 +4,22 @@
 //! files soon, so that the old key decrypts nothing that is left. A failed compaction is retried when the log is long, or
 //! at the next start.
 
-use crate::seal::MaybeSealer;
+use crate::encryption::MaybeEncryptor;
 use crate::{EventKind, Saved};
 
 /// What is known of the files.
-pub(super) struct Seals {
-    sealer: MaybeSealer,
+pub(super) struct EncryptionState {
+    sealer: MaybeEncryptor,
     /// The sealer's generation when files were last begun anew.
     generation: u64,
     /// Whether something was found at opening that would be sealed in another way now.
     found_old: bool,
 }
 
-impl Seals {
-    pub(super) fn new(sealer: MaybeSealer) -> Seals {
+impl EncryptionState {
+    pub(super) fn new(sealer: MaybeEncryptor) -> EncryptionState {
         let generation = sealer.as_ref().map_or(0, |sealer| sealer.generation());
-        Seals {
+        EncryptionState {
             sealer,
             generation,
             found_old: false,
@@ -46,8 +46,8 @@ impl Seals {
     }
 
     /// Who seals the files that are now begun anew.
-    pub(super) fn renew(&mut self) -> MaybeSealer {
-        *self = Seals::new(self.sealer.take());
+    pub(super) fn renew(&mut self) -> MaybeEncryptor {
+        *self = EncryptionState::new(self.sealer.take());
         self.sealer.clone()
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Returns a random number from 0 up to 1.
-pub type Chance = Arc<dyn Fn() -> f64 + Send + Sync>;
+pub type Rng = Arc<dyn Fn() -> f64 + Send + Sync>;
 
 /// The system clock.
 #[expect(
@@ -22,7 +22,7 @@ pub fn wall_clock() -> Clock {
 }
 
 /// A clock that follows that of a server in the same process.
-pub fn told_by(clock: impl mizzen_value::clock::Clock + 'static) -> Clock {
+pub fn following(clock: impl mizzen_value::clock::Clock + 'static) -> Clock {
     Arc::new(move || {
         let (seconds, nanos) = clock.now();
         Timestamp::new(seconds, nanos.cast_signed()).unwrap_or_default()
@@ -30,6 +30,6 @@ pub fn told_by(clock: impl mizzen_value::clock::Clock + 'static) -> Clock {
 }
 
 /// Random numbers from the hash keys of the standard library.
-pub fn chance() -> Chance {
+pub fn rng() -> Rng {
     Arc::new(|| (RandomState::new().hash_one(0) >> 11) as f64 / (1u64 << 53) as f64)
 }

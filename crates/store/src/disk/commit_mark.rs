@@ -8,22 +8,24 @@ use std::fs::{self, File};
 use std::io::{self, Seek};
 use std::path::Path;
 
-use super::Place;
+use super::JournalDir;
 use super::file_ops::FileOps;
 use crate::{AppendError, OpenError};
 
 /// The first `length` bytes of the log of `generation` were acknowledged, and all logs before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tip {
+pub(super) struct CommitMark {
     pub(super) generation: u64,
     pub(super) length: u64,
 }
 
-impl Tip {
+impl CommitMark {
     /// The tip of a directory, if it has one.
-    pub(super) fn read(path: &Path) -> Result<Option<Tip>, OpenError> {
+    pub(super) fn read(path: &Path) -> Result<Option<CommitMark>, OpenError> {
         match fs::read(path) {
-            Ok(bytes) => Tip::decode(&bytes).map(Some).ok_or_else(|| damaged(path)),
+            Ok(bytes) => CommitMark::decode(&bytes)
+                .map(Some)
+                .ok_or_else(|| damaged(path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(OpenError::Io {
                 path: path.into(),
@@ -41,9 +43,9 @@ impl Tip {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Tip> {
+    fn decode(bytes: &[u8]) -> Option<CommitMark> {
         let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let tip = Tip {
+        let tip = CommitMark {
             generation: number(0)?,
             length: number(8)?,
         };
@@ -59,14 +61,14 @@ fn damaged(path: &Path) -> OpenError {
 }
 
 /// The tip's file, open for writing, and what it says.
-pub(super) struct TipFile {
+pub(super) struct CommitMarkFile {
     file: File,
-    tip: Tip,
+    tip: CommitMark,
 }
 
-impl TipFile {
+impl CommitMarkFile {
     /// Opens the tip of `place`, which is created, durably, where there is none.
-    pub(super) fn open(place: &Place, tip: Tip) -> io::Result<TipFile> {
+    pub(super) fn open(place: &JournalDir, tip: CommitMark) -> io::Result<CommitMarkFile> {
         let path = place.tip();
         let file = match path.exists() {
             true => File::options().write(true).open(&path)?,
@@ -76,21 +78,21 @@ impl TipFile {
                     .0
             }
         };
-        let mut file = TipFile { file, tip };
+        let mut file = CommitMarkFile { file, tip };
         file.put(&place.ops, tip)?;
         Ok(file)
     }
 
     /// The same file, for the log that follows. It moves with the first append: until then nothing was promised there.
-    pub(super) fn share(&self) -> io::Result<TipFile> {
-        Ok(TipFile {
+    pub(super) fn share(&self) -> io::Result<CommitMarkFile> {
+        Ok(CommitMarkFile {
             file: self.file.try_clone()?,
             tip: self.tip,
         })
     }
 
     /// Moves the tip, or leaves it where it was.
-    pub(super) fn write(&mut self, ops: &FileOps, tip: Tip) -> Result<(), AppendError> {
+    pub(super) fn write(&mut self, ops: &FileOps, tip: CommitMark) -> Result<(), AppendError> {
         match self.put(ops, tip) {
             Ok(()) => {
                 self.tip = tip;
@@ -103,7 +105,7 @@ impl TipFile {
         }
     }
 
-    fn put(&mut self, ops: &FileOps, tip: Tip) -> io::Result<()> {
+    fn put(&mut self, ops: &FileOps, tip: CommitMark) -> io::Result<()> {
         self.file.rewind()?;
         ops.write(&mut self.file, &tip.encode())
     }

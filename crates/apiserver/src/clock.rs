@@ -126,22 +126,22 @@ impl Clock for SettableClock {
 
 /// Pseudo-random bytes from a counter: different for every call, the same in every run.
 #[derive(Debug)]
-pub struct Counter(AtomicU64);
+pub struct CountingRandom(AtomicU64);
 
-impl Default for Counter {
-    fn default() -> Counter {
-        Counter::from(1)
+impl Default for CountingRandom {
+    fn default() -> CountingRandom {
+        CountingRandom::from(1)
     }
 }
 
 /// The start value: counters with distant start values return different bytes.
-impl From<u64> for Counter {
-    fn from(first: u64) -> Counter {
-        Counter(AtomicU64::new(first))
+impl From<u64> for CountingRandom {
+    fn from(first: u64) -> CountingRandom {
+        CountingRandom(AtomicU64::new(first))
     }
 }
 
-impl Random for Counter {
+impl Random for CountingRandom {
     fn fill(&self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);

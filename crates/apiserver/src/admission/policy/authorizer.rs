@@ -14,13 +14,13 @@ use mizzen_cel::library::{
 };
 use mizzen_object::User;
 
-use crate::admission::webhook::Attributes as Admission;
+use crate::admission::webhook::VersionedAttributes as Admission;
 use crate::authorization::{self, Attributes};
-use crate::server::Inner;
+use crate::server::ServerParts;
 
 /// The authorization checks of a request's expressions. Each is made once.
 pub(super) struct AuthorizerChecks {
-    server: Arc<Inner>,
+    server: Arc<ServerParts>,
     user: User,
 
     /// The resource of the request.
@@ -84,7 +84,12 @@ impl AuthorizerChecks {
             verb: &question.verb,
             target: target(&question.target),
         };
-        let decision = self.server.access.authorizers.authorize(&attributes).await;
+        let decision = self
+            .server
+            .authorization
+            .authorizers
+            .authorize(&attributes)
+            .await;
         let reason = decision.reason();
         let error = reason.problem().map(str::to_owned);
         AuthorizerDecision {
@@ -126,11 +131,11 @@ impl fmt::Debug for AuthorizerChecks {
     }
 }
 
-fn target(target: &CheckTarget) -> authorization::Target<'_> {
+fn target(target: &CheckTarget) -> authorization::AttributesTarget<'_> {
     match target {
-        CheckTarget::Path(path) => authorization::Target::Page(path),
+        CheckTarget::Path(path) => authorization::AttributesTarget::NonResource(path),
         CheckTarget::Resource(resource) => {
-            authorization::Target::Resource(authorization::Resource {
+            authorization::AttributesTarget::Resource(authorization::ResourceAttributes {
                 group: &resource.group,
                 version: "*",
                 resource: &resource.resource,

@@ -8,34 +8,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-use crate::ledger::Ledger;
+use crate::ledger::RevisionLedger;
 use crate::retained::Retained;
-use crate::state::State;
+use crate::state::KeyspaceState;
 use crate::window::Window;
-use crate::{Bounds, Event, Expired, Revision, Snapshot, Watch};
+use crate::{Event, Expired, Revision, Snapshot, Watch, WindowLimits};
 
 /// A handle on one named ordered map of a store; clones share it.
 #[derive(Clone)]
-pub struct Space(Arc<Inner>);
+pub struct Keyspace(Arc<KeyspaceInner>);
 
-struct Inner {
+struct KeyspaceInner {
     name: Arc<str>,
-    ledger: Arc<Ledger>,
-    live: RwLock<Live>,
+    ledger: Arc<RevisionLedger>,
+    live: RwLock<PublishedState>,
     retained: Mutex<Retained>,
     bell: watch::Sender<()>,
     decode_errors: AtomicU64,
 }
 
 /// What a batch changes in one step.
-struct Live {
-    state: Arc<State>,
+struct PublishedState {
+    state: Arc<KeyspaceState>,
     window: Window,
 }
 
 /// A space in figures.
 #[derive(Clone, Debug)]
-pub struct SpaceStats {
+pub struct KeyspaceStats {
     /// The space's name.
     pub name: Arc<str>,
     /// How many records it has.
@@ -54,23 +54,28 @@ pub struct SpaceStats {
     pub decode_errors: u64,
 }
 
-impl Space {
+impl Keyspace {
     /// A space that holds `state` and remembers nothing before the store was opened.
-    pub(crate) fn new(name: Arc<str>, ledger: Arc<Ledger>, state: State, bounds: Bounds) -> Space {
+    pub(crate) fn new(
+        name: Arc<str>,
+        ledger: Arc<RevisionLedger>,
+        state: KeyspaceState,
+        bounds: WindowLimits,
+    ) -> Keyspace {
         let window = Window::new(ledger.opened, bounds);
-        Space::with(
+        Keyspace::with(
             name,
             ledger,
-            Live {
+            PublishedState {
                 state: Arc::new(state),
                 window,
             },
         )
     }
 
-    fn with(name: Arc<str>, ledger: Arc<Ledger>, live: Live) -> Space {
+    fn with(name: Arc<str>, ledger: Arc<RevisionLedger>, live: PublishedState) -> Keyspace {
         let (retained, bell) = (Mutex::default(), watch::Sender::new(()));
-        Space(Arc::new(Inner {
+        Keyspace(Arc::new(KeyspaceInner {
             name,
             ledger,
             live: RwLock::new(live),
@@ -81,13 +86,13 @@ impl Space {
     }
 
     /// The same content and past, in a store of its own. The caller holds the gate.
-    pub(crate) fn fork(&self, ledger: &Arc<Ledger>) -> Space {
+    pub(crate) fn fork(&self, ledger: &Arc<RevisionLedger>) -> Keyspace {
         let live = self.0.live.read();
-        let live = Live {
+        let live = PublishedState {
             state: live.state.clone(),
             window: live.window.clone(),
         };
-        Space::with(self.0.name.clone(), ledger.clone(), live)
+        Keyspace::with(self.0.name.clone(), ledger.clone(), live)
     }
 
     /// The space's name.
@@ -152,10 +157,10 @@ impl Space {
     }
 
     /// The space in figures.
-    pub fn stats(&self) -> SpaceStats {
+    pub fn stats(&self) -> KeyspaceStats {
         let snapshots = self.0.retained.lock().len();
         let live = self.0.live.read();
-        SpaceStats {
+        KeyspaceStats {
             name: self.0.name.clone(),
             records: live.state.len(),
             bytes: live.state.bytes,
@@ -191,24 +196,24 @@ impl Space {
         }
     }
 
-    pub(crate) fn state(&self) -> Arc<State> {
+    pub(crate) fn state(&self) -> Arc<KeyspaceState> {
         self.0.live.read().state.clone()
     }
 
-    pub(crate) fn belongs_to(&self, ledger: &Arc<Ledger>) -> bool {
+    pub(crate) fn belongs_to(&self, ledger: &Arc<RevisionLedger>) -> bool {
         Arc::ptr_eq(&self.0.ledger, ledger)
     }
 
-    pub(crate) fn is(&self, other: &Space) -> bool {
+    pub(crate) fn is(&self, other: &Keyspace) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Makes `state` current, and the `events` that led to it the latest of the past. The caller holds the gate.
     pub(crate) fn publish(
         &self,
-        state: Arc<State>,
+        state: Arc<KeyspaceState>,
         events: impl IntoIterator<Item = Event>,
-    ) -> Arc<State> {
+    ) -> Arc<KeyspaceState> {
         let mut live = self.0.live.write();
         events.into_iter().for_each(|event| live.window.push(event));
         mem::replace(&mut live.state, state)
@@ -241,16 +246,19 @@ impl Space {
         self.0.bell.send_replace(());
     }
 
-    fn rebuild(&self, revision: Revision) -> Result<Arc<State>, Expired> {
+    fn rebuild(&self, revision: Revision) -> Result<Arc<KeyspaceState>, Expired> {
         let live = self.0.live.read();
-        let (mut state, undo) = (State::clone(&live.state), live.window.undo(revision)?);
+        let (mut state, undo) = (
+            KeyspaceState::clone(&live.state),
+            live.window.undo(revision)?,
+        );
         drop(live);
         undo.apply(&mut state);
         Ok(Arc::new(state))
     }
 }
 
-impl fmt::Debug for Space {
+impl fmt::Debug for Keyspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Space({})", self.0.name)
     }

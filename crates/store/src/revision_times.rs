@@ -6,9 +6,9 @@ use crate::Revision;
 
 /// Which revision was the latest at which second, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Ages(VecDeque<(u64, Revision)>);
+pub(crate) struct RevisionTimes(VecDeque<(u64, Revision)>);
 
-impl Ages {
+impl RevisionTimes {
     /// Notes that `revision` is the latest at second `now`. Returns the latest of which it was noted at least `age`
     /// seconds ago; each only once.
     pub(crate) fn note(&mut self, now: u64, revision: Revision, age: u64) -> Option<Revision> {
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn a_revision_is_old_once_its_age_has_passed() {
-        let mut ages = Ages::default();
+        let mut ages = RevisionTimes::default();
         let mut note = |now, revision| ages.note(now, Revision(revision), 75).map(|old| old.0);
         assert_eq!(
             [note(100, 1), note(110, 2), note(174, 3)],

@@ -16,19 +16,29 @@ use crate::disk::content;
 use crate::{Draft, Record};
 
 /// Encrypts content on its way to disk and decrypts it at start.
-pub trait Sealer: fmt::Debug + Send + Sync {
+pub trait Encryptor: fmt::Debug + Send + Sync {
     /// The mark with which content of `space` is written now.
-    fn mark(&self, space: &str) -> Mark;
+    fn mark(&self, space: &str) -> KeyMark;
 
     /// Encrypts `plain`; none if it is stored in plain text. The cipher text must not decrypt under another key of the
     /// store.
-    fn seal(&self, space: &str, key: &str, plain: &[u8]) -> Result<Option<Sealed>, SealError>;
+    fn encrypt(
+        &self,
+        space: &str,
+        key: &str,
+        plain: &[u8],
+    ) -> Result<Option<EncryptedContent>, EncryptionError>;
 
     /// Decrypts content and returns the mark with which it was written. May block.
-    fn open(&self, space: &str, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError>;
+    fn decrypt(
+        &self,
+        space: &str,
+        key: &str,
+        sealed: &[u8],
+    ) -> Result<(Vec<u8>, KeyMark), EncryptionError>;
 
     /// Rejects plain text in `space` where all content must be encrypted.
-    fn admit_plain(&self, space: &str) -> Result<(), SealError>;
+    fn allow_plain_text(&self, space: &str) -> Result<(), EncryptionError>;
 
     /// Whether content on disk, encrypted or not, has the form in which it would be written now.
     fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool;
@@ -39,51 +49,51 @@ pub trait Sealer: fmt::Debug + Send + Sync {
 
 /// Identifies an encryption provider and key; equal for content of the same provider and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mark(pub u32);
+pub struct KeyMark(pub u32);
 
-impl Mark {
+impl KeyMark {
     /// Plain text.
-    pub const PLAIN: Mark = Mark(0);
+    pub const PLAIN: KeyMark = KeyMark(0);
 }
 
 /// Encrypted content.
 #[derive(Clone, Debug)]
-pub struct Sealed {
+pub struct EncryptedContent {
     /// The bytes that go to disk.
     pub bytes: Bytes,
     /// Provider and key.
-    pub mark: Mark,
+    pub mark: KeyMark,
 }
 
 /// Why content cannot be encrypted or decrypted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SealError(pub String);
+pub struct EncryptionError(pub String);
 
 /// The encryption of a store, if it has one.
-pub(crate) type MaybeSealer = Option<Arc<dyn Sealer>>;
+pub(crate) type MaybeEncryptor = Option<Arc<dyn Encryptor>>;
 
 /// Encrypts the content of a draft, if `space` is encrypted.
 pub(crate) fn seal(
-    sealer: &dyn Sealer,
+    sealer: &dyn Encryptor,
     space: &str,
     key: &str,
     draft: &Draft,
-) -> Result<Option<Sealed>, SealError> {
-    if sealer.mark(space) == Mark::PLAIN {
+) -> Result<Option<EncryptedContent>, EncryptionError> {
+    if sealer.mark(space) == KeyMark::PLAIN {
         return Ok(None);
     }
-    sealer.seal(space, key, &content::pack(draft))
+    sealer.encrypt(space, key, &content::pack(draft))
 }
 
 /// Encrypts the content of a record again, with the current provider and key.
-pub(crate) fn seal_again(
-    sealer: &dyn Sealer,
+pub(crate) fn encrypt_record(
+    sealer: &dyn Encryptor,
     space: &str,
     record: &Record,
-) -> Result<Option<Sealed>, SealError> {
-    if sealer.mark(space) == Mark::PLAIN {
+) -> Result<Option<EncryptedContent>, EncryptionError> {
+    if sealer.mark(space) == KeyMark::PLAIN {
         return Ok(None);
     }
-    sealer.seal(space, &record.key, &content::pack(&record.redraft()))
+    sealer.encrypt(space, &record.key, &content::pack(&record.redraft()))
 }

@@ -2,54 +2,62 @@
 
 use bytes::Bytes;
 use mizzen_object::{GroupVersionKind, proto};
-use mizzen_registry::{List, Object, Resource, Revision};
+use mizzen_registry::{Object, ObjectList, Resource, Revision};
 use mizzen_value::{Map, Value, json, yaml};
 
 use super::body::SharedMemory;
 use super::object::{from_text, message, meta_kind, partial};
-use super::{Accept, Answer, Body, Encoding, Form, Renderer, answer, with_audit_json};
+use super::{
+    Accept, Body, Renderer, Response, ResponseEncoding, ResponseForm, with_audit_json, with_body,
+};
 
 impl Renderer<'_> {
     /// The response with a list of objects.
-    pub fn list(&self, list: &List) -> Answer {
+    pub fn list(&self, list: &ObjectList) -> Response {
         let metadata = metadata(list);
         with_audit_json(self.accept, |accept| match accept.form {
-            Form::Table(version) => {
+            ResponseForm::Table(version) => {
                 let text = self.table(version, &list.items, Some(&metadata));
                 from_text(&meta_kind(version, "Table"), None, text, accept, 200)
             }
-            Form::Metadata(version) => self.partial_list(list, &metadata, version, accept),
-            Form::Whole => self.whole_list(list, &metadata, accept),
+            ResponseForm::Metadata(version) => self.partial_list(list, &metadata, version, accept),
+            ResponseForm::Whole => self.whole_list(list, &metadata, accept),
         })
     }
-    fn whole_list(&self, list: &List, metadata: &Value, accept: Accept) -> Answer {
+    fn whole_list(&self, list: &ObjectList, metadata: &Value, accept: Accept) -> Response {
         let resource = self.resource;
         let gvk = list_kind(resource);
         match accept.encoding {
-            Encoding::Json if !accept.pretty => {
+            ResponseEncoding::Json if !accept.pretty => {
                 let body = shared_body(resource, list, json_pieces(&gvk, resource, list, metadata));
-                answer(200, "application/json", body)
+                with_body(200, "application/json", body)
             }
-            Encoding::Protobuf => {
+            ResponseEncoding::Protobuf => {
                 let mut head = Vec::new();
                 proto::encode_message(&self.types.list_meta, metadata, &mut head);
                 let pieces = protobuf_pieces(&gvk, resource, list, &head);
                 let body = shared_body(resource, list, pieces);
-                answer(200, accept.encoding.media_type(), body)
+                with_body(200, accept.encoding.media_type(), body)
             }
             _ => {
                 let pieces = json_pieces(&gvk, resource, list, metadata);
                 let text = Body::pieces(pieces).into_bytes().unwrap_or_default();
-                if accept.encoding == Encoding::Yaml {
+                if accept.encoding == ResponseEncoding::Yaml {
                     let value = json::parse(&text).unwrap_or_default();
-                    return answer(200, accept.encoding.media_type(), yaml::write(&value));
+                    return with_body(200, accept.encoding.media_type(), yaml::write(&value));
                 }
                 from_text(&gvk, None, text, accept, 200)
             }
         }
     }
 
-    fn partial_list(&self, list: &List, metadata: &Value, version: &str, accept: Accept) -> Answer {
+    fn partial_list(
+        &self,
+        list: &ObjectList,
+        metadata: &Value,
+        version: &str,
+        accept: Accept,
+    ) -> Response {
         let gvk = meta_kind(version, "PartialObjectMetadataList");
         let mut text =
             b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/".to_vec();
@@ -73,7 +81,7 @@ impl Renderer<'_> {
     }
 }
 
-fn metadata(list: &List) -> Value {
+fn metadata(list: &ObjectList) -> Value {
     let mut metadata = Map::default();
     // A computed list has no version.
     if list.version != Revision(0) {
@@ -89,7 +97,7 @@ fn metadata(list: &List) -> Value {
 }
 
 /// A body of pieces that share the memory of stored objects. An object that was converted counts as the body's own.
-fn shared_body(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
+fn shared_body(resource: &Resource, list: &ObjectList, pieces: Vec<Bytes>) -> Body {
     let Some(superseded) = list.superseded else {
         return Body::pieces(pieces);
     };
@@ -111,7 +119,7 @@ fn shared_body(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
 fn protobuf_pieces(
     gvk: &GroupVersionKind,
     resource: &Resource,
-    list: &List,
+    list: &ObjectList,
     metadata: &[u8],
 ) -> Vec<Bytes> {
     let items: Vec<Bytes> = list
@@ -157,7 +165,7 @@ fn list_kind(resource: &Resource) -> GroupVersionKind {
 fn json_pieces(
     gvk: &GroupVersionKind,
     resource: &Resource,
-    list: &List,
+    list: &ObjectList,
     metadata: &Value,
 ) -> Vec<Bytes> {
     if resource.is_custom() {
@@ -182,7 +190,7 @@ fn json_pieces(
 }
 
 /// The JSON of a list of custom objects: its fields are sorted, and items have kind and apiVersion.
-fn custom_json_pieces(gvk: &GroupVersionKind, list: &List, metadata: &Value) -> Vec<Bytes> {
+fn custom_json_pieces(gvk: &GroupVersionKind, list: &ObjectList, metadata: &Value) -> Vec<Bytes> {
     let head = format!(
         "{{\"apiVersion\":{},\"items\":[",
         json::quote(&gvk.api_version())

@@ -15,7 +15,7 @@ const AGE: &str = "\u{1}age\u{1}";
 const LATER: i64 = 400 * 24 * 60 * 60;
 
 /// A table of one object that is no resource, such as a Scale, with its own columns.
-pub(crate) fn single(
+pub(crate) fn single_row(
     columns: &[Column],
     cells: Vec<Value>,
     object: &Object,
@@ -36,7 +36,7 @@ pub(crate) fn single(
 }
 
 /// How a table is rendered.
-pub(crate) struct Table<'a> {
+pub(crate) struct TableRenderer<'a> {
     pub resource: &'a Resource,
     /// The version of `meta.k8s.io`.
     pub version: &'a str,
@@ -47,7 +47,7 @@ pub(crate) struct Table<'a> {
     pub headings: bool,
 }
 
-impl Table<'_> {
+impl TableRenderer<'_> {
     /// The JSON of a table. `metadata` is that of the list; without it, the version of the object is used.
     pub(crate) fn text(&self, objects: &[Object], metadata: Option<&Value>) -> Bytes {
         let mut out = Vec::with_capacity(1024 + objects.len() * 512);
@@ -171,7 +171,7 @@ fn own_metadata(objects: &[Object], out: &mut Vec<u8>) {
 
 /// The cells of an object: those of its storage version, unless its own version has a table.
 pub(crate) fn row(resource: &Resource, object: &Value, now: i64) -> Vec<Value> {
-    match resource.as_kept(object) {
+    match resource.in_storage_version(object) {
         Some((kind, object)) => built_in_row(kind, &object, now),
         None if resource.is_custom() => custom_row(&resource.kind().columns, object, now),
         None => built_in_row(resource.kind(), object, now),

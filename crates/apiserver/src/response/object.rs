@@ -8,9 +8,9 @@ use mizzen_registry::{Object, Resource};
 use mizzen_value::{Value, json, yaml};
 
 use super::body::SharedMemory;
-use super::table::Table;
-use super::{Accept, Answer, Body, Encoding, Form, answer, with_audit_json};
-use crate::types::Types;
+use super::table::TableRenderer;
+use super::{Accept, Body, Response, ResponseEncoding, ResponseForm, with_audit_json, with_body};
+use crate::types::MetaSchemas;
 
 /// From this size it is worth checking whether the text of an object is still in the store.
 const LONG: usize = 64 * 1024;
@@ -18,7 +18,7 @@ const LONG: usize = 64 * 1024;
 /// How objects of a resource are rendered for one request.
 pub struct Renderer<'a> {
     /// The types that every server has.
-    pub types: &'a Types,
+    pub types: &'a MetaSchemas,
     /// The resource of the objects.
     pub resource: &'a Resource,
     /// The negotiated media type.
@@ -31,18 +31,18 @@ pub struct Renderer<'a> {
 
 impl Renderer<'_> {
     /// The response with one object.
-    pub fn object(&self, object: &Object, code: u16) -> Answer {
+    pub fn object(&self, object: &Object, code: u16) -> Response {
         with_audit_json(self.accept, |accept| match accept.form {
-            Form::Whole => {
+            ResponseForm::Whole => {
                 let body = self.whole_object(object, accept);
-                answer(code, accept.encoding.media_type(), body)
+                with_body(code, accept.encoding.media_type(), body)
             }
-            Form::Metadata(version) => {
+            ResponseForm::Metadata(version) => {
                 let gvk = meta_kind(version, "PartialObjectMetadata");
                 let text = partial(self.resource.kind(), object, version);
                 from_text(&gvk, Some(&self.types.partial), text, accept, code)
             }
-            Form::Table(version) => {
+            ResponseForm::Table(version) => {
                 let text = self.table(version, std::slice::from_ref(object), None);
                 from_text(&meta_kind(version, "Table"), None, text, accept, code)
             }
@@ -51,10 +51,10 @@ impl Renderer<'_> {
 
     fn whole_object(&self, object: &Object, accept: Accept) -> Body {
         match accept.encoding {
-            Encoding::Json if accept.pretty => json::pretty(&object.json).into(),
-            Encoding::Json => self.stored_json(object),
-            Encoding::Yaml => yaml::write(&object.value()).into(),
-            Encoding::Protobuf => {
+            ResponseEncoding::Json if accept.pretty => json::pretty(&object.json).into(),
+            ResponseEncoding::Json => self.stored_json(object),
+            ResponseEncoding::Yaml => yaml::write(&object.value()).into(),
+            ResponseEncoding::Protobuf => {
                 let gvk = &self.resource.kind().gvk;
                 proto::envelope(gvk, &message(self.resource, object)).into()
             }
@@ -85,7 +85,7 @@ impl Renderer<'_> {
         objects: &[Object],
         metadata: Option<&Value>,
     ) -> Bytes {
-        Table {
+        TableRenderer {
             resource: self.resource,
             version,
             include: self.include,
@@ -112,13 +112,13 @@ pub(crate) fn message(resource: &Resource, object: &Object) -> Bytes {
 /// The `PartialObjectMetadata` of an object.
 pub(crate) fn partial(kind: &KindData, object: &Object, version: &str) -> Bytes {
     let text = metadata(&object.json);
-    if kind.unseen.is_empty() {
+    if kind.hidden_annotations.is_empty() {
         return partial_of(text, version);
     }
     // Kubernetes: upstream takes metadata from its internal type, where some annotations have become fields.
     let mut metadata = json::parse(text).unwrap_or_default();
     if let Some(Value::Map(annotations)) = metadata.get_mut("annotations") {
-        annotations.retain(|name, _| !kind.unseen.iter().any(|unseen| unseen == name));
+        annotations.retain(|name, _| !kind.hidden_annotations.iter().any(|unseen| unseen == name));
         if annotations.is_empty() {
             metadata.remove("annotations");
         }
@@ -144,7 +144,7 @@ fn partial_of(metadata: &[u8], version: &str) -> Bytes {
 /// The JSON of an object's metadata, found in the JSON of the object.
 fn metadata(text: &[u8]) -> &[u8] {
     let find = || {
-        let mut scanner = json::Scanner::new(text);
+        let mut scanner = json::JsonScanner::new(text);
         scanner.peek().ok()?;
         scanner.open_map().ok()?;
         while let Some(key) = scanner.key().ok()? {
@@ -174,10 +174,12 @@ pub(super) fn from_text(
     text: Bytes,
     accept: Accept,
     code: u16,
-) -> Answer {
+) -> Response {
     match accept.encoding {
-        Encoding::Json if accept.pretty => answer(code, "application/json", json::pretty(&text)),
-        Encoding::Json => answer(code, "application/json", Body::line(text)),
+        ResponseEncoding::Json if accept.pretty => {
+            with_body(code, "application/json", json::pretty(&text))
+        }
+        ResponseEncoding::Json => with_body(code, "application/json", Body::line(text)),
         _ => value(
             gvk,
             ty,
@@ -197,19 +199,19 @@ pub fn value(
     value: &Value,
     accept: Accept,
     code: u16,
-) -> Answer {
+) -> Response {
     with_audit_json(accept, |accept| {
         let body: Body = match (accept.encoding, ty) {
-            (Encoding::Protobuf, Some(ty)) => proto::encode_object(gvk, ty, value).into(),
-            (Encoding::Yaml, _) => yaml::write(value).into(),
+            (ResponseEncoding::Protobuf, Some(ty)) => proto::encode_object(gvk, ty, value).into(),
+            (ResponseEncoding::Yaml, _) => yaml::write(value).into(),
             _ if accept.pretty => json::pretty(json::to_string(value).as_bytes()).into(),
             _ => (json::to_string(value) + "\n").into(),
         };
         let media_type = match (accept.encoding, ty) {
-            (Encoding::Protobuf, None) => "application/json",
+            (ResponseEncoding::Protobuf, None) => "application/json",
             (encoding, _) => encoding.media_type(),
         };
-        answer(code, media_type, body)
+        with_body(code, media_type, body)
     })
 }
 
@@ -223,13 +225,13 @@ pub fn status_kind() -> GroupVersionKind {
 }
 
 /// The response with a Status object.
-pub fn status_value(types: &Types, status: &Value, accept: Accept, code: u16) -> Answer {
+pub fn status_value(types: &MetaSchemas, status: &Value, accept: Accept, code: u16) -> Response {
     let (gvk, ty) = (status_kind(), Some(&*types.status));
     value(&gvk, ty, status, accept.whole(), code)
 }
 
 /// The response to a request that failed.
-pub(crate) fn status(types: &Types, status: &Status, accept: Accept) -> Answer {
+pub(crate) fn status(types: &MetaSchemas, status: &Status, accept: Accept) -> Response {
     let mut answer = status_value(types, &status.to_value(), accept, status.code);
     if let Some(seconds) = status.retry_after {
         answer

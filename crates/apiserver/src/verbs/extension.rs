@@ -1,35 +1,41 @@
 //! Resources and subresources with handlers of a [`Builder`](crate::Builder): [`Storage`] and [`Below`].
 
 use mizzen_object::{Action, Kind, Status, Violations, schema};
-use mizzen_registry::{Event, Gate as _, List, Object, Revision, Selection};
+use mizzen_registry::{
+    Object, ObjectList, Revision, Selection, ValidatingAdmission as _, WatchEvent,
+};
 use mizzen_value::{Value, json, yaml};
 use tokio::sync::mpsc;
 
 use super::create::wipe_system_metadata;
-use super::{Call, check_name, set_namespace, watch};
+use super::{ResourceCall, check_name, set_namespace, watch};
 use crate::admission;
-use crate::answer::{self, Answer};
 use crate::decode::{self, BodyType};
-use crate::extend::{Asked, Below, Own, Storage};
+use crate::extend::{Extension, RequestInfo, Storage, SubresourceHandler};
 use crate::options::{self, ListQuery};
+use crate::response::{self, Response};
 
 /// How many events of a storage are buffered for a client.
 const MAX_BUFFERED_EVENTS: usize = 64;
 
-pub(super) async fn answer(call: &Call<'_>, own: &Own, verb: &str) -> Result<Answer, Status> {
+pub(super) async fn answer(
+    call: &ResourceCall<'_>,
+    own: &Extension,
+    verb: &str,
+) -> Result<Response, Status> {
     match own {
-        Own::Below(below) => serve_subresource(call, &**below).await,
-        Own::Storage(storage) => serve_storage(call, &**storage, verb).await,
-        Own::Handler(handle) => handle(call).await,
+        Extension::Below(below) => serve_subresource(call, &**below).await,
+        Extension::Storage(storage) => serve_storage(call, &**storage, verb).await,
+        Extension::Handler(handle) => handle(call).await,
     }
 }
 
 async fn serve_storage(
-    call: &Call<'_>,
+    call: &ResourceCall<'_>,
     storage: &dyn Storage,
     verb: &str,
-) -> Result<Answer, Status> {
-    let asked = Asked::new(call, None);
+) -> Result<Response, Status> {
+    let asked = RequestInfo::new(call, None);
     match verb {
         "get" => show(call, storage.get(&asked).await?, 200),
         "list" => list(call, storage.list(&asked).await?),
@@ -44,7 +50,7 @@ async fn serve_storage(
             show(
                 call,
                 storage
-                    .update(&Asked::new(call, Some(&old)), object)
+                    .update(&RequestInfo::new(call, Some(&old)), object)
                     .await?,
                 200,
             )
@@ -52,7 +58,7 @@ async fn serve_storage(
         "delete" => {
             let old = storage.get(&asked).await?;
             admission::Checks::new(call).check(None, Some(&old)).await?;
-            let deleted = storage.delete(&Asked::new(call, Some(&old))).await?;
+            let deleted = storage.delete(&RequestInfo::new(call, Some(&old))).await?;
             Ok(call.deleted(&deleted, 200))
         }
         _ => Err(Status::no_such_method()),
@@ -60,8 +66,8 @@ async fn serve_storage(
 }
 
 /// Decodes, admits and validates the object of a request.
-async fn decode_and_admit(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
-    let Call {
+async fn decode_and_admit(call: &ResourceCall<'_>, old: Option<&Value>) -> Result<Value, Status> {
+    let ResourceCall {
         request,
         path,
         resource,
@@ -88,7 +94,7 @@ async fn decode_and_admit(call: &Call<'_>, old: Option<&Value>) -> Result<Value,
     Ok(object)
 }
 
-fn validate(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
+fn validate(call: &ResourceCall, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
     let (user, now) = (&call.request.user, call.server.registry.timestamp());
     let context = user.context(
         if old.is_some() {
@@ -119,11 +125,11 @@ fn object(kind: &Kind, mut value: Value) -> Object {
     Object::unstored(json::to_string(&value).into())
 }
 
-fn show(call: &Call, value: Value, code: u16) -> Result<Answer, Status> {
+fn show(call: &ResourceCall, value: Value, code: u16) -> Result<Response, Status> {
     call.object(&object(call.resource.kind(), value), code)
 }
 
-fn list(call: &Call, values: Vec<Value>) -> Result<Answer, Status> {
+fn list(call: &ResourceCall, values: Vec<Value>) -> Result<Response, Status> {
     let kind = call.resource.kind();
     let options = options::list_options(kind, &call.path.namespace, &call.request.query)?;
     let chosen = values
@@ -131,7 +137,7 @@ fn list(call: &Call, values: Vec<Value>) -> Result<Answer, Status> {
         .filter(|value| selects(&options.selection, value));
     let items = chosen.map(|value| object(kind, value)).collect();
     let (version, token) = (Revision(0), String::new());
-    let list = List {
+    let list = ObjectList {
         items,
         version,
         token,
@@ -154,9 +160,9 @@ fn selects(selection: &Selection, value: &Value) -> bool {
 
 /// Forwards the selected events.
 fn watch_storage(
-    call: &Call,
+    call: &ResourceCall,
     mut changes: mpsc::Receiver<(mizzen_registry::WatchChange, Value)>,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let kind = call.resource.kind().clone();
     let selection = ListQuery::parse(
         &kind,
@@ -171,7 +177,7 @@ fn watch_storage(
         while let Some((change, value)) = changes.recv().await {
             if selects(&selection, &value)
                 && sender
-                    .send(Event::Object(change, object(&kind, value)))
+                    .send(WatchEvent::Object(change, object(&kind, value)))
                     .await
                     .is_err()
             {
@@ -182,9 +188,12 @@ fn watch_storage(
     watch::stream_storage_events(call, events)
 }
 
-async fn serve_subresource(call: &Call<'_>, below: &dyn Below) -> Result<Answer, Status> {
+async fn serve_subresource(
+    call: &ResourceCall<'_>,
+    below: &dyn SubresourceHandler,
+) -> Result<Response, Status> {
     let old = match call.server.extensions.storage(call) {
-        Some(storage) => storage.get(&Asked::new(call, None)).await?,
+        Some(storage) => storage.get(&RequestInfo::new(call, None)).await?,
         None => call
             .server
             .registry
@@ -192,7 +201,7 @@ async fn serve_subresource(call: &Call<'_>, below: &dyn Below) -> Result<Answer,
             .await?
             .value(),
     };
-    let asked = Asked::new(call, Some(&old));
+    let asked = RequestInfo::new(call, Some(&old));
     let mut value = below.answer(&asked, body(call)?).await?;
     let kind = call.resource.kind();
     let stated = kind
@@ -202,10 +211,16 @@ async fn serve_subresource(call: &Call<'_>, below: &dyn Below) -> Result<Answer,
     value.set("kind", &gvk.kind);
     value.set("apiVersion", gvk.api_version());
     let code = if asked.verb == "create" { 201 } else { 200 };
-    Ok(answer::value(gvk, None, &value, call.accept.whole(), code))
+    Ok(response::value(
+        gvk,
+        None,
+        &value,
+        call.accept.whole(),
+        code,
+    ))
 }
 
-fn body(call: &Call) -> Result<Value, Status> {
+fn body(call: &ResourceCall) -> Result<Value, Status> {
     let body = &call.request.body;
     if body.is_empty() {
         return Ok(Value::Null);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use mizzen_registry::Space;
+use mizzen_registry::Keyspace;
 use mizzen_value::Str;
 use tokio::sync::mpsc;
 
@@ -66,7 +66,7 @@ pub(crate) struct Pieces {
 /// Memory that a body shares with the store. When objects are replaced or deleted, only the body keeps them.
 #[derive(Clone)]
 pub(crate) struct SharedMemory {
-    space: Space,
+    space: Keyspace,
     /// The bytes that had been replaced or deleted when the objects were read.
     superseded: u64,
     /// The bytes of the objects.
@@ -75,7 +75,7 @@ pub(crate) struct SharedMemory {
 
 impl SharedMemory {
     /// Objects of a keyspace that had released `superseded` bytes when they were read.
-    pub(crate) fn new(space: &Space, superseded: u64) -> SharedMemory {
+    pub(crate) fn new(space: &Keyspace, superseded: u64) -> SharedMemory {
         SharedMemory {
             space: space.clone(),
             superseded,
@@ -95,7 +95,7 @@ impl SharedMemory {
 /// An aggregated server ended in the middle of a response. The client must not take the part for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server behind this one stopped in the middle of its answer")]
-pub struct Broken;
+pub struct TruncatedResponse;
 
 /// The source of the frames of a stream.
 pub(crate) trait FrameSource: Send {
@@ -253,7 +253,7 @@ impl<T: Into<Bytes>> From<T> for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = TruncatedResponse;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -265,7 +265,9 @@ impl http_body::Body for Body {
             BodyKind::Gzip(gzip) => ready!(gzip.poll_next(context)),
             BodyKind::Stream(source) => ready!(source.as_mut().poll_next(context)),
             BodyKind::Relay(body) => {
-                return Pin::new(body).poll_frame(context).map_err(|_| Broken);
+                return Pin::new(body)
+                    .poll_frame(context)
+                    .map_err(|_| TruncatedResponse);
             }
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))

@@ -2,7 +2,7 @@
 
 use mizzen_value::{json, value};
 
-use super::attributes::Attributes;
+use super::attributes::VersionedAttributes;
 use super::configuration::AdmissionWebhook;
 use super::review::WebhookResponse;
 use crate::admission::annotate;
@@ -10,7 +10,7 @@ use crate::audit::AuditLevel;
 
 /// Adds the warnings and audit annotations of a response.
 pub(super) fn note(
-    attributes: &Attributes,
+    attributes: &VersionedAttributes,
     webhook: &AdmissionWebhook,
     response: &WebhookResponse,
 ) {
@@ -28,7 +28,7 @@ pub(super) fn note(
 
 /// Annotates that a webhook failed open.
 pub(super) fn failed_open(
-    attributes: &Attributes,
+    attributes: &VersionedAttributes,
     what: &str,
     round: usize,
     index: usize,
@@ -43,7 +43,7 @@ pub(super) fn failed_open(
 
 /// Annotates whether a webhook has changed the object.
 pub(super) fn mutated(
-    attributes: &Attributes,
+    attributes: &VersionedAttributes,
     webhook: &AdmissionWebhook,
     round: usize,
     mutated: bool,
@@ -63,7 +63,7 @@ pub(super) fn mutated(
 
 /// Annotates the patch of a webhook, if the audit level includes objects.
 pub(super) fn patched(
-    attributes: &Attributes,
+    attributes: &VersionedAttributes,
     webhook: &AdmissionWebhook,
     round: usize,
     patch: &[u8],

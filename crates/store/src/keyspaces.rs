@@ -4,62 +4,62 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ages::Ages;
-use crate::health::Monitor;
-use crate::ledger::Ledger;
-use crate::state::State;
-use crate::{Bounds, Live, Revision, Space};
+use crate::health::HealthMonitor;
+use crate::ledger::RevisionLedger;
+use crate::revision_times::RevisionTimes;
+use crate::state::KeyspaceState;
+use crate::{Keyspace, LiveRecords, Revision, WindowLimits};
 
 /// All spaces of a store.
-pub(crate) struct Spaces {
-    ledger: Arc<Ledger>,
-    bounds: Bounds,
-    ages: Mutex<Ages>,
-    by_name: RwLock<BTreeMap<Arc<str>, Space>>,
-    pub(crate) monitor: Monitor,
+pub(crate) struct Keyspaces {
+    ledger: Arc<RevisionLedger>,
+    bounds: WindowLimits,
+    ages: Mutex<RevisionTimes>,
+    by_name: RwLock<BTreeMap<Arc<str>, Keyspace>>,
+    pub(crate) monitor: HealthMonitor,
 }
 
-impl Spaces {
-    pub(crate) fn new(revision: Revision, opened: Revision, bounds: Bounds) -> Spaces {
-        Spaces {
-            ledger: Arc::new(Ledger::new(revision, opened)),
+impl Keyspaces {
+    pub(crate) fn new(revision: Revision, opened: Revision, bounds: WindowLimits) -> Keyspaces {
+        Keyspaces {
+            ledger: Arc::new(RevisionLedger::new(revision, opened)),
             bounds,
             ages: Mutex::default(),
             by_name: RwLock::default(),
-            monitor: Monitor::default(),
+            monitor: HealthMonitor::default(),
         }
     }
 
-    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+    pub(crate) fn ledger(&self) -> &Arc<RevisionLedger> {
         &self.ledger
     }
 
-    pub(crate) fn all(&self) -> Vec<Space> {
+    pub(crate) fn all(&self) -> Vec<Keyspace> {
         self.by_name.read().values().cloned().collect()
     }
 
     /// All records. Called by the writer, so nothing changes meanwhile.
-    pub(crate) fn live(&self) -> Live {
+    pub(crate) fn live(&self) -> LiveRecords {
         let spaces = self
             .all()
             .iter()
             .map(|space| (space.name().clone(), space.state()))
             .collect();
-        Live {
+        LiveRecords {
             revision: self.ledger.revision(),
             spaces,
         }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Space {
+    pub(crate) fn get(&self, name: &str) -> Keyspace {
         let known = self.by_name.read().get(name).cloned();
-        known.unwrap_or_else(|| self.add(name.into(), State::empty(self.ledger.opened)))
+        known.unwrap_or_else(|| self.add(name.into(), KeyspaceState::empty(self.ledger.opened)))
     }
 
     /// Adds a space, unless it was added concurrently.
-    pub(crate) fn add(&self, name: Arc<str>, state: State) -> Space {
+    pub(crate) fn add(&self, name: Arc<str>, state: KeyspaceState) -> Keyspace {
         let mut by_name = self.by_name.write();
-        let space = || Space::new(name.clone(), self.ledger.clone(), state, self.bounds);
+        let space = || Keyspace::new(name.clone(), self.ledger.clone(), state, self.bounds);
         by_name.entry(name.clone()).or_insert_with(space).clone()
     }
 
@@ -97,9 +97,9 @@ impl Spaces {
         }
     }
 
-    pub(crate) fn fork(&self) -> Spaces {
+    pub(crate) fn fork(&self) -> Keyspaces {
         let _gate = self.ledger.still();
-        let fork = Spaces::new(self.ledger.revision(), self.ledger.opened, self.bounds);
+        let fork = Keyspaces::new(self.ledger.revision(), self.ledger.opened, self.bounds);
         fork.ledger.compact(self.ledger.compacted());
         let forked = self
             .by_name

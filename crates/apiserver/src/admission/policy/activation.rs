@@ -10,7 +10,7 @@ use mizzen_cel as cel;
 use mizzen_cel::{Activation, EvalError, EvalLimits, Lazy, LazyFields, MapVal, Outcome, library};
 use mizzen_value::{Value, json};
 
-use super::questions::AuthorizerChecks;
+use super::authorizer::AuthorizerChecks;
 use super::spec::{PolicyExpression, Variables};
 
 /// The cost limit of one expression.

@@ -6,16 +6,16 @@ use mizzen_object::{Status, Violations};
 use mizzen_value::Value;
 
 /// A boxed future, for traits that are used as objects.
-pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
 
 /// Validating admission: runs last, on the object as it would be stored.
-pub trait Gate: Send + Sync {
+pub trait ValidatingAdmission: Send + Sync {
     /// Admits the replacement of `old` (none for a create) by `new` (none for a delete), or rejects it.
     fn check<'a>(
         &'a self,
         new: Option<&'a Value>,
         old: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>>;
+    ) -> BoxFuture<'a, Result<(), Status>>;
 
     /// Authorizes what `new` says beyond the verb of the request. Called after the kind's own validation, whose
     /// `violations` it sees and adds to. None where there is nothing to authorize.
@@ -24,28 +24,28 @@ pub trait Gate: Send + Sync {
         new: &'a Value,
         old: Option<&'a Value>,
         violations: &'a mut Violations,
-    ) -> Option<Future<'a, ()>> {
+    ) -> Option<BoxFuture<'a, ()>> {
         let _ = (new, old, violations);
         None
     }
 }
 
 /// Admits everything.
-pub struct NoGate;
+pub struct NoAdmission;
 
-impl Gate for NoGate {
+impl ValidatingAdmission for NoAdmission {
     fn check<'a>(
         &'a self,
         _: Option<&'a Value>,
         _: Option<&'a Value>,
-    ) -> Future<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
 }
 
 /// Computes the new object of an update from the current one. Called again after a conflict, so it must always
 /// start from its argument.
-pub trait Change: Send {
+pub trait UpdateFn: Send {
     /// The new object, in the version of the request. `current` is none if nothing is stored.
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>>;
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>>;
 }

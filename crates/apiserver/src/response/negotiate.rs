@@ -3,11 +3,11 @@
 use http::HeaderMap;
 use mizzen_object::Status;
 
-use crate::request::Query;
+use crate::request::RequestQuery;
 
 /// The encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
+pub enum ResponseEncoding {
     /// JSON.
     Json,
     /// YAML.
@@ -16,20 +16,20 @@ pub enum Encoding {
     Protobuf,
 }
 
-impl Encoding {
+impl ResponseEncoding {
     /// Its media type.
     pub fn media_type(self) -> &'static str {
         match self {
-            Encoding::Json => "application/json",
-            Encoding::Yaml => "application/yaml",
-            Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
+            ResponseEncoding::Json => "application/json",
+            ResponseEncoding::Yaml => "application/yaml",
+            ResponseEncoding::Protobuf => "application/vnd.kubernetes.protobuf",
         }
     }
 }
 
 /// How an object is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ResponseForm {
     /// The whole object.
     Whole,
     /// A `Table`, in this version of `meta.k8s.io`.
@@ -42,37 +42,41 @@ pub enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accept {
     /// How it is written.
-    pub encoding: Encoding,
+    pub encoding: ResponseEncoding,
     /// What of the object is shown.
-    pub form: Form,
+    pub form: ResponseForm,
     /// Whether JSON is indented.
     pub pretty: bool,
     /// Whether `PartialObjectMetadataList` was requested.
     pub listed: bool,
     /// Whether the audit log needs the JSON of the response.
-    pub kept: bool,
+    pub audited: bool,
 }
 
 impl Accept {
     /// Compact JSON, for requests of the server itself.
     pub const JSON: Accept = Accept {
-        encoding: Encoding::Json,
-        form: Form::Whole,
+        encoding: ResponseEncoding::Json,
+        form: ResponseForm::Whole,
         pretty: false,
         listed: false,
-        kept: false,
+        audited: false,
     };
 
     /// The same without a transformation to a table or metadata.
     pub fn whole(self) -> Accept {
         Accept {
-            form: Form::Whole,
+            form: ResponseForm::Whole,
             ..self
         }
     }
 }
 
-const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Protobuf];
+const ENCODINGS: [ResponseEncoding; 3] = [
+    ResponseEncoding::Json,
+    ResponseEncoding::Yaml,
+    ResponseEncoding::Protobuf,
+];
 const STREAMS: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
@@ -93,7 +97,7 @@ pub(crate) struct ResponseOffer {
 /// Negotiates the form of an object or list. `list` says that the path can also be watched, which the error mentions.
 pub(crate) fn negotiate_among(
     headers: &HeaderMap,
-    query: &Query,
+    query: &RequestQuery,
     list: bool,
     offer: ResponseOffer,
 ) -> Result<Accept, Status> {
@@ -105,7 +109,7 @@ pub(crate) fn negotiate_among(
     if header.trim().is_empty() {
         return Ok(default);
     }
-    if offer.restful && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
+    if offer.restful && !is_offered(header, &ENCODINGS.map(ResponseEncoding::media_type)) {
         return Err(no_offer_accepted(list));
     }
     let chosen = clauses(header)
@@ -118,18 +122,21 @@ pub(crate) fn negotiate_among(
 /// that of [`ResponseOffer`].
 pub(crate) fn negotiate_document(
     headers: &HeaderMap,
-    query: &Query,
+    query: &RequestQuery,
     restful: bool,
 ) -> Result<Accept, Status> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
-    if restful && !header.is_empty() && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
+    if restful
+        && !header.is_empty()
+        && !is_offered(header, &ENCODINGS.map(ResponseEncoding::media_type))
+    {
         return Err(no_offer_accepted(false));
     }
     untransformed(headers, query).ok_or_else(not_acceptable)
 }
 
 /// The best clause without a transformation.
-fn untransformed(headers: &HeaderMap, query: &Query) -> Option<Accept> {
+fn untransformed(headers: &HeaderMap, query: &RequestQuery) -> Option<Accept> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
     let default = Accept {
         pretty: is_pretty(headers, query),
@@ -144,7 +151,7 @@ fn untransformed(headers: &HeaderMap, query: &Query) -> Option<Accept> {
         restful: false,
     };
     let choose = |clause: &AcceptClause| {
-        choose(clause, default, offer).filter(|accept| accept.form == Form::Whole)
+        choose(clause, default, offer).filter(|accept| accept.form == ResponseForm::Whole)
     };
     clauses(header).iter().find_map(choose)
 }
@@ -153,11 +160,11 @@ fn untransformed(headers: &HeaderMap, query: &Query) -> Option<Accept> {
 /// (DiscoveryEndpointRestrictions in endpoints/discovery/aggregated/negotiation.go).
 pub(crate) fn negotiate_aggregated_discovery(
     headers: &HeaderMap,
-    query: &Query,
+    query: &RequestQuery,
     restful: bool,
 ) -> Option<Accept> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
-    if restful && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
+    if restful && !is_offered(header, &ENCODINGS.map(ResponseEncoding::media_type)) {
         return None;
     }
     let default = Accept {
@@ -183,7 +190,7 @@ pub(crate) fn negotiate_route(headers: &HeaderMap, produced: &[&str]) -> Result<
 
 /// The form of a Status: the best clause without a transformation. Kubernetes: without one, the Status is indented JSON,
 /// whatever the client accepts (`WriteRawJSON` in handlers/responsewriters).
-pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Accept {
+pub(crate) fn negotiate_status(headers: &HeaderMap, query: &RequestQuery) -> Accept {
     untransformed(headers, query).unwrap_or(Accept {
         pretty: true,
         ..Accept::JSON
@@ -192,7 +199,7 @@ pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Accept {
 
 /// Whether JSON is indented. Kubernetes: by the `pretty` parameter (Go's strconv.ParseBool); without it, for command-line
 /// tools and browsers.
-fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
+fn is_pretty(headers: &HeaderMap, query: &RequestQuery) -> bool {
     match query.text("pretty") {
         "" => {
             let agent = crate::header::text(headers, http::header::USER_AGENT);
@@ -301,7 +308,7 @@ fn read_options<'a>(
     default: Accept,
 ) -> Option<(Accept, (&'a str, &'a str, &'a str))> {
     let encoding = match (clause.kind, clause.subkind) {
-        ("*", "*") | ("application", "*") => Encoding::Json,
+        ("*", "*") | ("application", "*") => ResponseEncoding::Json,
         ("application", subkind) => ENCODINGS
             .into_iter()
             .find(|encoding| encoding.media_type().strip_prefix("application/") == Some(subkind))?,
@@ -319,7 +326,7 @@ fn read_options<'a>(
             "v" => version = value,
             "pretty" => accept.pretty = *value == "1",
             // YAML cannot be streamed.
-            "stream" if *value != "watch" || encoding == Encoding::Yaml => return None,
+            "stream" if *value != "watch" || encoding == ResponseEncoding::Yaml => return None,
             "sv" => return None,
             _ => {}
         }
@@ -333,16 +340,16 @@ fn choose(clause: &AcceptClause, default: Accept, offer: ResponseOffer) -> Optio
     accept.listed = kind == "PartialObjectMetadataList";
     // Tables have no protobuf encoding.
     let possible = match accept.form {
-        Form::Table(_) => offer.tables && accept.encoding != Encoding::Protobuf,
-        Form::Metadata(_) => true,
-        Form::Whole => offer.protobuf || accept.encoding != Encoding::Protobuf,
+        ResponseForm::Table(_) => offer.tables && accept.encoding != ResponseEncoding::Protobuf,
+        ResponseForm::Metadata(_) => true,
+        ResponseForm::Whole => offer.protobuf || accept.encoding != ResponseEncoding::Protobuf,
     };
     possible.then_some(accept)
 }
 
-fn form(kind: &str, group: &str, version: &str) -> Option<Form> {
+fn form(kind: &str, group: &str, version: &str) -> Option<ResponseForm> {
     if kind.is_empty() && group.is_empty() && version.is_empty() {
-        return Some(Form::Whole);
+        return Some(ResponseForm::Whole);
     }
     let version = match (group, version) {
         ("meta.k8s.io", "v1") => "v1",
@@ -350,14 +357,16 @@ fn form(kind: &str, group: &str, version: &str) -> Option<Form> {
         _ => return None,
     };
     match kind {
-        "Table" => Some(Form::Table(version)),
-        "PartialObjectMetadata" | "PartialObjectMetadataList" => Some(Form::Metadata(version)),
+        "Table" => Some(ResponseForm::Table(version)),
+        "PartialObjectMetadata" | "PartialObjectMetadataList" => {
+            Some(ResponseForm::Metadata(version))
+        }
         _ => None,
     }
 }
 
 fn offered() -> String {
-    ENCODINGS.map(Encoding::media_type).join(", ")
+    ENCODINGS.map(ResponseEncoding::media_type).join(", ")
 }
 
 /// 406: the response cannot have any of the forms that the client accepts.
@@ -401,7 +410,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(header: &str, expected: Option<(Encoding, Form)>) {
+    fn check(header: &str, expected: Option<(ResponseEncoding, ResponseForm)>) {
         let mut headers = HeaderMap::new();
         headers.insert("accept", header.parse().unwrap());
         let offer = ResponseOffer {
@@ -409,7 +418,7 @@ mod tests {
             protobuf: true,
             restful: true,
         };
-        let chosen = negotiate_among(&headers, &Query::default(), false, offer).ok();
+        let chosen = negotiate_among(&headers, &RequestQuery::default(), false, offer).ok();
         assert_eq!(
             chosen.map(|accept| (accept.encoding, accept.form)),
             expected,
@@ -419,7 +428,7 @@ mod tests {
 
     #[test]
     fn the_best_clause_that_can_be_served_wins() {
-        let json = Some((Encoding::Json, Form::Whole));
+        let json = Some((ResponseEncoding::Json, ResponseForm::Whole));
         check("*/*", json);
         check("text/html,application/json", json);
         check(
@@ -428,11 +437,11 @@ mod tests {
         );
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io",
-            Some((Encoding::Json, Form::Table("v1"))),
+            Some((ResponseEncoding::Json, ResponseForm::Table("v1"))),
         );
         check(
             "application/json;q=0.1,application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io;q=0.9",
-            Some((Encoding::Json, Form::Metadata("v1"))),
+            Some((ResponseEncoding::Json, ResponseForm::Metadata("v1"))),
         );
         check(
             "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -444,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_more_specific_clause_comes_first() {
-        let yaml = Some((Encoding::Yaml, Form::Whole));
+        let yaml = Some((ResponseEncoding::Yaml, ResponseForm::Whole));
         check("*/*,application/yaml", yaml);
         check("application/*,application/yaml", yaml);
         check("*/*;q=0.9,application/yaml;q=0.1", yaml);
@@ -475,25 +484,31 @@ mod tests {
     fn aggregated_discovery_needs_a_clause_that_requests_it() {
         let chosen = |header: &str, restful| {
             let headers = crate::request::headers(&[("accept", header)]);
-            negotiate_aggregated_discovery(&headers, &Query::default(), restful)
+            negotiate_aggregated_discovery(&headers, &RequestQuery::default(), restful)
                 .map(|accept| accept.encoding)
         };
         let of = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         for (header, expected) in [
-            (format!("application/json;{of}"), Some(Encoding::Json)),
-            (format!("application/yaml;{of}"), Some(Encoding::Yaml)),
+            (
+                format!("application/json;{of}"),
+                Some(ResponseEncoding::Json),
+            ),
+            (
+                format!("application/yaml;{of}"),
+                Some(ResponseEncoding::Yaml),
+            ),
             (
                 format!("application/vnd.kubernetes.protobuf;{of}"),
-                Some(Encoding::Protobuf),
+                Some(ResponseEncoding::Protobuf),
             ),
-            (format!("*/*;{of}"), Some(Encoding::Json)),
+            (format!("*/*;{of}"), Some(ResponseEncoding::Json)),
             (
                 format!("application/json;{of};profile=nopeer;x=y"),
-                Some(Encoding::Json),
+                Some(ResponseEncoding::Json),
             ),
             (
                 format!("application/json,application/yaml;{of};q=0.1"),
-                Some(Encoding::Yaml),
+                Some(ResponseEncoding::Yaml),
             ),
             (format!("application/yaml;{of};stream=watch"), None),
             (format!("text/html;{of}"), None),
@@ -509,7 +524,7 @@ mod tests {
         let any = format!("application/*;{of}");
         assert_eq!(
             (chosen(&any, true), chosen(&any, false)),
-            (None, Some(Encoding::Json))
+            (None, Some(ResponseEncoding::Json))
         );
     }
 
@@ -517,7 +532,7 @@ mod tests {
     fn a_document_is_never_transformed() {
         let chosen = |header: &str| {
             let headers = crate::request::headers(&[("accept", header)]);
-            let accept = negotiate_document(&headers, &Query::default(), true);
+            let accept = negotiate_document(&headers, &RequestQuery::default(), true);
             accept
                 .map(|accept| (accept.encoding, accept.form))
                 .map_err(|status| status.code)
@@ -528,7 +543,7 @@ mod tests {
         );
         assert_eq!(
             chosen(&format!("{table},{json}")),
-            Ok((Encoding::Json, Form::Whole))
+            Ok((ResponseEncoding::Json, ResponseForm::Whole))
         );
         assert_eq!(
             chosen(&table.replace("Table", "PartialObjectMetadata")),
@@ -536,7 +551,7 @@ mod tests {
         );
         assert_eq!(
             chosen("application/vnd.kubernetes.protobuf"),
-            Ok((Encoding::Protobuf, Form::Whole))
+            Ok((ResponseEncoding::Protobuf, ResponseForm::Whole))
         );
     }
 
@@ -545,18 +560,18 @@ mod tests {
         let chosen = |header: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("accept", header.parse().unwrap());
-            let accept = negotiate_status(&headers, &Query::default());
+            let accept = negotiate_status(&headers, &RequestQuery::default());
             (accept.encoding, accept.pretty)
         };
         let metadata =
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         assert_eq!(
             chosen(&format!("{metadata},application/yaml")),
-            (Encoding::Yaml, false)
+            (ResponseEncoding::Yaml, false)
         );
-        assert_eq!(chosen(metadata), (Encoding::Json, true));
-        assert_eq!(chosen("text/plain"), (Encoding::Json, true));
-        assert_eq!(chosen("application/json"), (Encoding::Json, false));
+        assert_eq!(chosen(metadata), (ResponseEncoding::Json, true));
+        assert_eq!(chosen("text/plain"), (ResponseEncoding::Json, true));
+        assert_eq!(chosen("application/json"), (ResponseEncoding::Json, false));
     }
 
     #[test]
@@ -565,7 +580,7 @@ mod tests {
             let headers = crate::request::headers(&[("user-agent", agent)]);
             is_pretty(
                 &headers,
-                &Query::parse(&format!("/?{query}").parse().unwrap()),
+                &RequestQuery::parse(&format!("/?{query}").parse().unwrap()),
             )
         };
         for (query, agent, expected) in [
@@ -591,12 +606,13 @@ mod tests {
                 protobuf: true,
                 restful: true,
             };
-            negotiate_among(&headers, &Query::default(), false, offer).map(|accept| accept.form)
+            negotiate_among(&headers, &RequestQuery::default(), false, offer)
+                .map(|accept| accept.form)
         };
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         assert_eq!(
             chosen(&format!("{table},application/json")).ok(),
-            Some(Form::Whole)
+            Some(ResponseForm::Whole)
         );
         assert_eq!(chosen(table).unwrap_err().code, 406);
     }

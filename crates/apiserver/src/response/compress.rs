@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::body::{Plain, SharedMemory};
-use super::{Answer, Body};
+use super::{Body, Response};
 
 /// Responses smaller than this are not compressed, as upstream.
 const SMALLEST: usize = 128 * 1024;
@@ -23,7 +23,7 @@ const STATE: u64 = 384 * 1024;
 const IN_MEMORY: &str = "writing to memory does not fail";
 
 /// Compresses a large response if the client accepts gzip.
-pub(crate) fn compress(request: &HeaderMap, answer: Answer) -> Answer {
+pub(crate) fn compress(request: &HeaderMap, answer: Response) -> Response {
     let encoded = answer.headers().contains_key(header::CONTENT_ENCODING);
     // A range refers to the uncompressed document.
     let partial = answer.status() == StatusCode::PARTIAL_CONTENT;
