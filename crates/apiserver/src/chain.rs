@@ -47,14 +47,17 @@ pub(crate) struct IncomingRequest {
     pub body: Bytes,
     pub streams: RequestStreams,
 }
+
 /// Serves one request. A panic in a handler becomes a 500.
-pub(crate) async fn serve(server: &Arc<ServerParts>, request: IncomingRequest) -> Response {
+///
+/// A plain function: the body of an async one is compiled again in every crate that awaits it, and with it all that it
+/// awaits.
+pub(crate) fn serve(server: &Arc<ServerParts>, request: IncomingRequest) -> Recover<'_> {
     Recover {
         method: request.method.clone(),
         uri: request.uri.clone(),
-        answer: Box::pin(handle(server, request)),
+        response: Box::pin(handle(server, request)),
     }
-    .await
 }
 
 async fn handle(server: &Arc<ServerParts>, request: IncomingRequest) -> Response {

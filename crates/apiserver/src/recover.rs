@@ -15,14 +15,14 @@ use crate::response::{self, Response};
 pub(crate) struct Recover<'a> {
     pub method: Method,
     pub uri: Uri,
-    pub answer: Work<'a, Response>,
+    pub response: Work<'a, Response>,
 }
 
 impl Future for Recover<'_> {
     type Output = Response;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Response> {
-        let caught = catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(context)));
+        let caught = catch_unwind(AssertUnwindSafe(|| self.response.as_mut().poll(context)));
         caught.unwrap_or_else(|_| {
             tracing::error!(method = %self.method, path = self.uri.path(), "request handler panicked");
             Poll::Ready(response::text(

@@ -36,6 +36,9 @@ use crate::unsent::{Unsent, UnsentLimits};
 use crate::verbs::WatchFrameCache;
 use crate::zpages::Zpages;
 
+/// Makes the authorizer of the mode `Node`; none where the catalog lacks what it needs.
+pub type NodeAuthorizerFn = fn(&Catalog) -> Option<Arc<dyn Authorizer>>;
+
 /// How the server is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -62,7 +65,7 @@ pub struct Options {
     /// The admission plug-ins, in the order in which they run.
     pub admission_plugins: Vec<&'static Plugin>,
     /// Makes the authorizer of the mode `Node`; none where the catalog lacks what it needs.
-    pub node_authorizer: Option<fn(&Catalog) -> Option<Arc<dyn Authorizer>>>,
+    pub node_authorizer: Option<NodeAuthorizerFn>,
     /// What must be well outside the server for it to be healthy and ready.
     pub health: Vec<Arc<dyn HealthCheck>>,
     /// The health checks that pass once a step of the start is done, in the order in which they are listed.

@@ -151,7 +151,7 @@ impl Registry {
         };
         if more {
             let prefix = Key::prefix(&options.selection.namespace);
-            self.set_continuation(resource, options, start, &prefix, &mut list);
+            list.set_continuation(resource, options, start, &prefix);
         }
         list
     }
@@ -218,21 +218,23 @@ impl Registry {
             ..start
         })
     }
+}
 
+impl ObjectList {
+    /// Sets the continue token and the number of remaining items.
     fn set_continuation(
-        &self,
+        &mut self,
         resource: &Resource,
         options: &ListOptions,
         start: &Start,
         prefix: &str,
-        list: &mut ObjectList,
     ) {
         resource.space().retain(&start.snapshot);
         if options.selection.is_everything() {
             let before = start.left.unwrap_or_else(|| start.count_left(prefix));
-            list.remaining = Some(before.saturating_sub(list.items.len()));
+            self.remaining = Some(before.saturating_sub(self.items.len()));
         }
-        let last = list
+        let last = self
             .items
             .last()
             .and_then(|object| object.record())
@@ -242,7 +244,7 @@ impl Registry {
             .strip_prefix(prefix)
             .unwrap_or_default();
         let version = i64::try_from(start.version.0).unwrap_or(i64::MAX);
-        list.token = ContinueToken::following(last, version, list.remaining).encode();
+        self.token = ContinueToken::following(last, version, self.remaining).encode();
     }
 }
 

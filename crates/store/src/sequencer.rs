@@ -17,7 +17,7 @@ use crate::ledger::RevisionLedger;
 use crate::record::DISK_OVERHEAD;
 use crate::state::KeyspaceState;
 use crate::{
-    AppendError, Draft, EncryptedContent, Event, EventKind, Expect, Journal, JournalEntry, KeyMark,
+    AppendError, EncryptedContent, Event, EventKind, Expect, Journal, JournalEntry, KeyMark,
     Keyspace, Record, Revision, Write, WriteError, WriteOperation,
 };
 
@@ -299,9 +299,10 @@ impl CommitBatch {
         };
         let revision = self.revision;
         let mark = sealed.as_ref().map_or(KeyMark::PLAIN, |sealed| sealed.mark);
-        let event = self
-            .touch(&write.space)
-            .apply(write.key, revision, kind, draft, mark);
+        let touched = self.touch(&write.space);
+        let (key, terms) = touched.share(write.key, &draft.terms);
+        let record = Record::stamped(key, revision, terms, draft).marked(mark);
+        let event = touched.apply(kind, Arc::new(record));
         let record = event.record.clone();
         let sealed = sealed.map(|sealed| sealed.bytes);
         self.log.push(JournalEntry {
@@ -356,16 +357,8 @@ impl Touched {
         }
     }
 
-    fn apply(
-        &mut self,
-        key: Arc<str>,
-        revision: Revision,
-        kind: EventKind,
-        draft: Draft,
-        mark: KeyMark,
-    ) -> Event {
-        let (key, terms) = self.share(key, &draft.terms);
-        let record = Arc::new(Record::stamped(key, revision, terms, draft).marked(mark));
+    fn apply(&mut self, kind: EventKind, record: Arc<Record>) -> Event {
+        let revision = record.revision;
         let previous = match kind {
             EventKind::Put => self.state.insert(record.clone()),
             EventKind::Delete => self.state.remove(&record.key),

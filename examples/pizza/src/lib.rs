@@ -1,7 +1,7 @@
 //! A restaurant's API server: pizzas in two versions, toppings, and a menu that is made up on the spot.
 //!
 //! [`server`] is the whole of it. The kinds are data (`pizza.kinds`); [`recipe`] says how the versions of a pizza become
-//! each other, [`toppings`] that nobody orders what there is not, and [`menu`] what is on the menu and what a pizza costs.
+//! each other, [`toppings`] rejects toppings that do not exist, and [`menu`] computes the menu and the price of a pizza.
 //! [`webhook`] serves the same conversion to a CustomResourceDefinition.
 
 pub mod menu;

@@ -1,4 +1,4 @@
-//! What there is and what it costs, worked out when somebody asks.
+//! The menu and the price of a pizza, computed on request.
 
 use mizzen_apiserver::extend::{RequestInfo, Storage, SubresourceHandler};
 use mizzen_object::{Hooks, Status};

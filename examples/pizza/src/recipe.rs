@@ -6,7 +6,7 @@ use mizzen_value::{Value, value};
 /// What a pizza has on it whose customer did not choose.
 const USUAL: [&str; 3] = ["tomato", "mozzarella", "salami"];
 
-/// No pizza has more of a topping. A number that somebody mistyped must not fill the memory when it is spelled out.
+/// No pizza has more of a topping. A mistyped number must not fill the memory when it is spelled out.
 const MAX: i64 = 100;
 
 /// The rules of `v1alpha1`.

@@ -14,7 +14,7 @@ pub(crate) use owners::{Dedupe, dedupe_owners};
 pub use plugin::{
     ALWAYS_DENY, MUTATING_POLICY, MUTATING_WEBHOOK, Mutate, MutateLater, NAMESPACE_AUTO_PROVISION,
     NAMESPACE_EXISTS, NAMESPACE_LIFECYCLE, Plugin, VALIDATING_POLICY, VALIDATING_WEBHOOK, Validate,
-    ValidateLater,
+    ValidateDeletion, ValidateLater,
 };
 pub(crate) use policy::AdmissionPolicies;
 pub use transaction::{WriteStrategy, WriteTransaction};

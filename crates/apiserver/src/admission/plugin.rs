@@ -72,8 +72,11 @@ pub struct Plugin {
     /// How it validates objects.
     pub validate: Validate,
     /// How it validates deletions, of which it sees the object as stored.
-    pub validate_deletion: Option<fn(&Attributes) -> Result<(), Status>>,
+    pub validate_deletion: Option<ValidateDeletion>,
 }
+
+/// Validates a deletion.
+pub type ValidateDeletion = fn(&Attributes) -> Result<(), Status>;
 
 impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

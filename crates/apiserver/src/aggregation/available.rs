@@ -191,7 +191,7 @@ impl AvailabilityController {
                 slice["endpoints"].list().iter().any(is_ready)
                     && slice["ports"].list().iter().any(has_port)
             };
-            if !slices.iter().any(|slice| has_endpoint(slice)) {
+            if !slices.iter().any(has_endpoint) {
                 let port_name = json::quote(port_name);
                 let message = format!(
                     "endpointslices for service/{name} in {namespace} have no addresses with port name {port_name}"

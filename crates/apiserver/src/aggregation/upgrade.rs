@@ -41,7 +41,6 @@ impl RequestStreams {
 }
 
 /// Copies bytes between client and server in both directions. The request ends when one side closes, as upstream
-
 /// (apimachinery/pkg/util/proxy/upgradeaware.go).
 pub fn join(
     response: http::Response<Incoming>,

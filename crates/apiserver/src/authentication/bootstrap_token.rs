@@ -21,7 +21,7 @@ pub(super) fn authenticate_bootstrap_token(server: &ServerParts, token: &str) ->
     token.user(&stored, server.registry.now())
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 struct BootstrapToken<'a> {
     id: &'a str,
     secret: &'a str,
@@ -155,15 +155,13 @@ mod tests {
 
     #[test]
     fn a_token_has_a_form() {
-        assert_eq!(
-            BootstrapToken::parse("abcdef.0123456789abcdef"),
-            Some(BootstrapToken {
-                id: "abcdef",
-                secret: "0123456789abcdef"
-            })
-        );
-        assert_eq!(BootstrapToken::parse("abcdef.0123456789abcdeF"), None);
-        assert_eq!(BootstrapToken::parse("abcde.0123456789abcdef"), None);
-        assert_eq!(BootstrapToken::parse("abcdef"), None);
+        let expected = BootstrapToken {
+            id: "abcdef",
+            secret: "0123456789abcdef",
+        };
+        assert!(BootstrapToken::parse("abcdef.0123456789abcdef") == Some(expected));
+        assert!(BootstrapToken::parse("abcdef.0123456789abcdeF").is_none());
+        assert!(BootstrapToken::parse("abcde.0123456789abcdef").is_none());
+        assert!(BootstrapToken::parse("abcdef").is_none());
     }
 }

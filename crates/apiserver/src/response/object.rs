@@ -191,7 +191,6 @@ pub(super) fn from_text(
 }
 
 /// The response with a value; `ty` is needed only for protobuf. Kubernetes: compact JSON ends with a newline, indented JSON
-
 /// does not (serializer/json/json.go).
 pub fn value(
     gvk: &GroupVersionKind,

@@ -60,3 +60,33 @@ fn every_defence_has_a_test_that_exists() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn every_invariant_of_the_architecture_names_what_checks_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let text = fs::read_to_string(root.join("../ARCHITECTURE.md")).unwrap();
+    let mut wrong = Vec::new();
+    for line in text.lines().filter(|line| line.chars().count() > 120) {
+        wrong.push(format!("more than 120 characters: {line}"));
+    }
+    let invariants: Vec<&str> = text
+        .split("- **Invariant:** ")
+        .skip(1)
+        .map(|rest| rest.split("\n- ").next().unwrap())
+        .map(|rest| rest.split("\n\n").next().unwrap())
+        .collect();
+    assert!(invariants.len() > 60, "{} invariants", invariants.len());
+    for invariant in invariants {
+        let checks = ["::", ".rs`", "benches", "clippy.toml"];
+        if !checks.iter().any(|check| invariant.contains(check)) {
+            wrong.push(format!("names no test: {invariant}"));
+        }
+        for (file, name) in tests(invariant) {
+            let text = fs::read_to_string(root.join(format!("{file}.rs"))).unwrap_or_default();
+            if !text.contains(&format!("fn {name}(")) {
+                wrong.push(format!("{file}.rs has no {name}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -48,7 +48,6 @@ pub(super) fn check(attributes: &Attributes, class: &Value) -> Result<(), Status
 }
 
 /// Rejects the deletion of a system class. Kubernetes: this is no plug-in but part of the resource, and cannot be disabled
-
 /// (priorityclass/storage/storage.go).
 pub(crate) struct SystemPriorityClasses;
 impl WriteStrategy for SystemPriorityClasses {

@@ -49,7 +49,6 @@ impl ChangedAddresses {
     }
 
     /// Records an IPAddress that is changed or deleted. Kubernetes: that of a Service with the address is created again
-
     /// (core/service/ipallocator/controller/repairip.go).
     pub(super) fn note_address(&self, old: &Value) {
         if is_ours(old) {

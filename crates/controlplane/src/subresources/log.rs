@@ -79,7 +79,7 @@ fn kubelet_query(query: &RequestQuery, name: &str) -> Result<String, Status> {
         };
         return Err(Status::invalid(&gvk, name, &violations));
     }
-    Ok(options.to_query(query))
+    Ok(options.into_query(query))
 }
 
 impl LogOptions {
@@ -123,7 +123,7 @@ impl LogOptions {
         violations
     }
 
-    fn to_query(self, query: &RequestQuery) -> String {
+    fn into_query(self, query: &RequestQuery) -> String {
         let flag = |key: &str| query.bool(key).filter(|on| *on).map(|_| "true".to_string());
         let text = |number: Option<i64>| number.map(|number| number.to_string());
         let options = [

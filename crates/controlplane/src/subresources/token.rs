@@ -93,7 +93,6 @@ fn issue_token(call: &ResourceCall, token: &mut Value) -> Result<(), Status> {
 }
 
 /// The service account of the token. Name and uid in the request must match it.
-
 fn account(call: &ResourceCall, metadata: &Value) -> Result<Value, Status> {
     let name = call.path.name.as_str();
     let stated = metadata["name"].str();

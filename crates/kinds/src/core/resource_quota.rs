@@ -83,7 +83,7 @@ impl KindStrategy for ResourceQuotaStrategy {
             .filter_map(|resource| {
                 // More may be requested than the limits add up to.
                 let requests = format!("requests.{resource}");
-                let has_short_name = ["cpu", "memory"].contains(&resource);
+                let has_short_name = ["cpu", "memory"].contains(resource);
                 let request_name = match hard.get(&requests) {
                     None if has_short_name => *resource,
                     _ => &requests,

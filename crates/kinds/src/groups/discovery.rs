@@ -198,15 +198,9 @@ fn validate_endpoints(endpoints: &[Value], address_type: &str, violations: &mut 
         for (index, address) in addresses.iter().enumerate() {
             let (address, item) = (address.str(), place.index(index));
             match address_type {
-                "IPv4" => validate_ip(
-                    address,
-                    ip::is_ip_for_legacy_field,
-                    "IPv4",
-                    &place,
-                    &item,
-                    violations,
-                ),
-                "IPv6" => validate_ip(address, ip::is_ip, "IPv6", &place, &item, violations),
+                family @ ("IPv4" | "IPv6") => {
+                    validate_ip(address, family, &place, &item, violations);
+                }
                 "FQDN" => names::fully_qualified_domain_name(address, &item, violations),
                 _ => {}
             }
@@ -232,19 +226,16 @@ fn validate_endpoints(endpoints: &[Value], address_type: &str, violations: &mut 
 }
 
 /// Kubernetes: an address of the wrong family is said of the whole list.
-fn validate_ip(
-    text: &str,
-    check: fn(&str) -> Vec<String>,
-    family: &str,
-    list: &Path,
-    item: &Path,
-    violations: &mut Violations,
-) {
-    let wrong = check(text);
+fn validate_ip(text: &str, family: &str, list: &Path, item: &Path, violations: &mut Violations) {
+    let is_ipv4 = family == "IPv4";
+    let wrong = match is_ipv4 {
+        true => ip::is_ip_for_legacy_field(text),
+        false => ip::is_ip(text),
+    };
     let Some(address) = ip::parse_sloppy(text).filter(|_| wrong.is_empty()) else {
         return field::all(wrong, text, item, violations);
     };
-    if address.is_ipv4() != (family == "IPv4") {
+    if address.is_ipv4() != is_ipv4 {
         violations.invalid(list, text, &format!("must be an {family} address"));
     }
     crate::core::fields::endpoint_ip(text, item, violations);

@@ -206,7 +206,6 @@ fn validate_common(
     let place = path.child("resizePolicy");
     // What it takes to give a container more or less of something.
     let restarts = around.spec["restartPolicy"].str();
-    let place = place;
     let mut seen: HashSet<&str> = HashSet::new();
     for (index, policy) in container["resizePolicy"].list().iter().enumerate() {
         let (resource, restart) = (policy["resourceName"].str(), policy["restartPolicy"].str());

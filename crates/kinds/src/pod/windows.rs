@@ -57,19 +57,21 @@ fn validate_user(name: &str, path: &Path, violations: &mut Violations) {
             violations,
         );
     }
-    if domain.is_some_and(|domain| {
-        !((1..=15).contains(&domain.chars().count())
+    let is_netbios = |domain: &str| {
+        (1..=15).contains(&domain.chars().count())
             && !domain.starts_with('.')
-            && !domain.contains(['\\', '/', ':', '*', '?', '"', '<', '>', '|']))
-            && !(domain.split('.').all(|label| {
-                (1..=63).contains(&label.len())
-                    && !label.starts_with('-')
-                    && !label.ends_with('-')
-                    && label
-                        .bytes()
-                        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            }))
-    }) {
+            && !domain.contains(['\\', '/', ':', '*', '?', '"', '<', '>', '|'])
+    };
+    let is_dns_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let is_dns = |domain: &str| domain.split('.').all(is_dns_label);
+    if domain.is_some_and(|domain| !is_netbios(domain) && !is_dns(domain)) {
         refuse(
             "runAsUserName's Domain doesn't match the NetBios nor the DNS format",
             name,

@@ -42,9 +42,14 @@ const EXCEPTIONS: &[Exception] = &[
         "an audit annotation",
     ),
     (
-        "apiserver/src/admission/webhook/remember.rs",
+        "apiserver/src/admission/webhook/annotations.rs",
         &["configuration", "mutated"],
         "an audit annotation",
+    ),
+    (
+        "controllers/src/autoscaler/pod_metrics.rs",
+        &["timestamp", "usage.*", "window", "windowSeconds"],
+        "PodMetrics and MetricValue, which other servers serve",
     ),
     (
         "controllers/src/policy_status/published.rs",
@@ -67,7 +72,7 @@ const EXCEPTIONS: &[Exception] = &[
         "StorageVersionMigration, which is not served by default",
     ),
     (
-        "node/src/logs/node.rs",
+        "node/src/server/node.rs",
         &[
             "node",
             "node.nodeName",
@@ -79,7 +84,7 @@ const EXCEPTIONS: &[Exception] = &[
         ],
         "the kubelet's summary of statistics",
     ),
-    ("node/src/logs/serve.rs", &["x-forwarded-uri"], "a header"),
+    ("node/src/server/serve.rs", &["x-forwarded-uri"], "a header"),
     (
         "kinds/src/core/node.rs",
         &["ConfigMap", "podSignature.podController", "preferAvoidPods"],

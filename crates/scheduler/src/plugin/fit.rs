@@ -106,7 +106,7 @@ impl FilterPlugin for Fit {
                         0,
                     )
                     .is_empty()
-                    && old.is_none_or(|old| grows(old))
+                    && old.is_none_or(grows)
             }
             ClusterEvent::DeviceClass {
                 old,

@@ -34,9 +34,34 @@ impl Compaction {
         let (place, stop) = (place.clone(), Arc::<AtomicBool>::default());
         let stopped = stop.clone();
         let work = move || {
-            let bytes = write(&place, generation, &live, sealer, reserve, &stopped)?;
+            let identity = FileIdentity {
+                role: FileRole::Base,
+                generation,
+            };
+            let path = place.base(generation);
+            let (_, length) = place.draft(&path, reserve, |file| {
+                let sink = BufWriter::new(FileWriter {
+                    ops: &place.ops,
+                    file,
+                });
+                let mut base = BaseWriter {
+                    identity,
+                    file: sink,
+                    length: HEADER,
+                    buffer: Vec::new(),
+                    sealer,
+                };
+                base.file.write_all(&identity.header())?;
+                base.write_records(&live, &stopped)?;
+                base.file.flush()?;
+                let length = base.length;
+                drop(base);
+                place.ops.truncate(file, length)?;
+                Ok(length)
+            })?;
+            place.publish(&path)?;
             place.sweep(generation);
-            Ok(bytes)
+            Ok(length)
         };
         let thread = thread::Builder::new()
             .name("store-compact".into())
@@ -76,43 +101,6 @@ impl Drop for Compaction {
             let _ = thread.join();
         }
     }
-}
-
-fn write(
-    place: &JournalDir,
-    generation: u64,
-    live: &LiveRecords,
-    sealer: MaybeEncryptor,
-    reserve: Option<PathBuf>,
-    stop: &AtomicBool,
-) -> io::Result<u64> {
-    let identity = FileIdentity {
-        role: FileRole::Base,
-        generation,
-    };
-    let path = place.base(generation);
-    let (_, length) = place.draft(&path, reserve, |file| {
-        let sink = BufWriter::new(FileWriter {
-            ops: &place.ops,
-            file,
-        });
-        let mut base = BaseWriter {
-            identity,
-            file: sink,
-            length: HEADER,
-            buffer: Vec::new(),
-            sealer,
-        };
-        base.file.write_all(&identity.header())?;
-        base.write_records(live, stop)?;
-        base.file.flush()?;
-        let length = base.length;
-        drop(base);
-        place.ops.truncate(file, length)?;
-        Ok(length)
-    })?;
-    place.publish(&path)?;
-    Ok(length)
 }
 
 struct BaseWriter<'a> {

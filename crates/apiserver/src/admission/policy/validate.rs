@@ -402,7 +402,10 @@ async fn notes(
             Ok(text) => notes
                 .texts
                 .extend(text.filter(|text| !text.is_empty()).map(|text| {
-                    let end = text.floor_char_boundary(MAX_ANNOTATION);
+                    let mut end = text.len().min(MAX_ANNOTATION);
+                    while !text.is_char_boundary(end) {
+                        end -= 1;
+                    }
                     (key.clone(), text[..end].to_owned())
                 })),
             Err(why) if !policy.ignores_failure => notes.failures.push(why),

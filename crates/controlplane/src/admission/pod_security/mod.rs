@@ -362,7 +362,6 @@ fn warn_of_pods(
 }
 
 /// One pod of each controller first: its other pods are alike.
-
 fn by_importance(attributes: &Attributes, pods: Vec<Value>) -> Vec<Value> {
     let mut seen = Vec::new();
     let pods = pods
