@@ -1,8 +1,9 @@
-//! Who asks, may they, what do they get? HTTP down and up.
+//! The generic Kubernetes API server: authentication, audit, flow control, authorization, admission, verbs, discovery,
+//! OpenAPI, custom resources and aggregation.
 //!
-//! [`Server`] answers requests without a network; [`listen`](listen::listen) puts it on one. A custom API
-//! server is this crate with other kinds and other storage: [`Server::builder`] makes it, and [`delegate`] lets
-//! another server say who asks and what they may do.
+//! [`Server`] serves requests in process; [`listen`](listen::listen) serves them over TLS. [`Server::builder`] builds a
+//! custom API server with its own kinds and storage; [`delegate`] delegates its authentication and authorization to
+//! another server.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -11,7 +12,7 @@
 //!
 //! use http::Request;
 //! use http_body_util::Empty;
-//! use mizzen_apiserver::seams::{SystemRandom, WallClock};
+//! use mizzen_apiserver::clock::{SystemRandom, WallClock};
 //! use mizzen_apiserver::{Server, User};
 //! use mizzen_registry::{Registry, Store};
 //! use tower_service::Service as _;

@@ -10,9 +10,9 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use mizzen_apiserver::seams::{SystemRandom, WallClock};
+//! use mizzen_apiserver::clock::{SystemRandom, WallClock};
 //! use mizzen_encryption::Encryption;
-//! use mizzen_store::Sealer as _;
+//! use mizzen_store::Encryptor as _;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,9 +28,9 @@
 //! let file = "encryption.yaml".into();
 //! let encryption = Encryption::start(file, configuration.as_bytes(), clock, random).await?;
 //!
-//! let record = encryption.seal("secrets", "default/db", b"password")?.unwrap().bytes;
+//! let record = encryption.encrypt("secrets", "default/db", b"password")?.unwrap().bytes;
 //! assert!(record.starts_with(b"k8s:enc:aescbc:v1:key1:"));
-//! assert_eq!(encryption.open("secrets", "default/db", &record)?.0, b"password");
+//! assert_eq!(encryption.decrypt("secrets", "default/db", &record)?.0, b"password");
 //! # Ok(())
 //! # }
 //! ```

@@ -1,6 +1,6 @@
 //! Hooks: the rules of a kind that its schema cannot express.
 //!
-//! Hooks are pure functions of the object and its [`Context`]. Prefer the schema; a hook that two
+//! Hooks are pure functions of the object and its [`HookContext`]. Prefer the schema; a hook that two
 //! kinds need belongs there.
 
 use crate::violation::Violations;

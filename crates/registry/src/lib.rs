@@ -1,7 +1,7 @@
 //! Create, read, update, delete, list and watch for any kind: where objects meet the store.
 //!
 //! A [`Resource`] is a kind joined with the place where its objects are kept. Each verb is a file; a write
-//! is prepared, validated, admitted by a [`Gate`], stamped and committed, and retried after a conflict.
+//! is prepared, validated, admitted by a [`ValidatingAdmission`], stamped and committed, and retried after a conflict.
 //!
 //! Invariant: no kind is named here. Differences between kinds are data or hooks.
 

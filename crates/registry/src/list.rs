@@ -90,7 +90,7 @@ pub struct ObjectList {
     pub token: String,
     /// remainingItemCount, if known.
     pub remaining: Option<usize>,
-    /// How many bytes the space had given up by then, as [`Space::superseded`](mizzen_store::Space::superseded) counts
+    /// How many bytes the space had given up by then, as [`Keyspace::superseded`](mizzen_store::Keyspace::superseded) counts
     /// them. None if the objects are not the store's.
     pub superseded: Option<u64>,
 }

@@ -263,7 +263,7 @@ impl Resource {
         }
     }
 
-    /// Converts an object from the validation version, as a [`Gate`](crate::Gate) gets it, to this version.
+    /// Converts an object from the validation version, as a [`ValidatingAdmission`](crate::ValidatingAdmission) gets it, to this version.
     pub fn from_validation_version(&self, judged: &Value) -> Value {
         let mut object = judged.clone();
         self.from_hub(&mut object);

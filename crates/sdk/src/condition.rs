@@ -1,9 +1,9 @@
 //! Conditions of an object's status, one per type.
 //!
 //! ```
-//! use mizzen_sdk::{condition, seam};
+//! use mizzen_sdk::{clock, condition};
 //!
-//! let now = seam::wall_clock();
+//! let now = clock::wall_clock();
 //! let mut conditions = Vec::new();
 //! assert!(condition::set(&mut conditions, condition::new("Ready", true, "AllUp", "3 of 3 are up", now())));
 //! assert!(condition::is_true(&conditions, "Ready"));

@@ -4,11 +4,11 @@
 //! wall-clock times; the steps are kept to map such a time to the monotonic clock.
 //!
 //! ```
-//! use mizzen_sdk::{seam, timeline::Timeline};
+//! use mizzen_sdk::{clock, timeline::Timeline};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
-//! let timeline = Timeline::new(seam::wall_clock());
+//! let timeline = Timeline::new(clock::wall_clock());
 //! let now = timeline.now();
 //! assert!(timeline.elapsed(now.wall) < std::time::Duration::from_secs(1));
 //! # }

@@ -1,6 +1,6 @@
 //! What was written, and when? Bytes without meaning: keys, one global revision, compare-and-commit.
 //!
-//! A [`Store`] holds named [`Space`]s, each an ordered map from key to [`Record`]. A transaction of
+//! A [`Store`] holds named [`Keyspace`]s, each an ordered map from key to [`Record`]. A transaction of
 //! [`Write`]s commits whole or not at all and takes the next [`Revision`]. Readers take a
 //! [`Snapshot`] in constant time and never wait for a writer's disk; a [`Watch`] is a cursor into the
 //! watch window of the space, so a slow reader costs nothing.
@@ -11,7 +11,7 @@
 //! use mizzen_store::{Draft, Expect, Options, Store, Write};
 //!
 //! let store = Store::in_memory(Options::default());
-//! let space = store.space("colours");
+//! let space = store.keyspace("colours");
 //! let draft = Draft { value: "blue".into(), ..Draft::default() };
 //! store.commit_one(Write::put(&space, "sky", Expect::Absent, draft)).await?;
 //! assert_eq!(space.snapshot().get("sky").unwrap().value, "blue");

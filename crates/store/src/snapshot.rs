@@ -33,7 +33,7 @@ impl Snapshot {
         self.state.revision
     }
 
-    /// What [`Space::superseded`](crate::Space::superseded) was then.
+    /// What [`Keyspace::superseded`](crate::Keyspace::superseded) was then.
     pub fn superseded(&self) -> u64 {
         self.state.superseded
     }

@@ -126,7 +126,7 @@ impl Store {
         self.0.spaces.ledger().reached(revision).await;
     }
 
-    /// Compacts revisions before `revision`: [`Space::snapshot_at`] answers [`Expired`](crate::Expired) for it.
+    /// Compacts revisions before `revision`: [`Keyspace::snapshot_at`] answers [`Expired`](crate::Expired) for it.
     /// Watches go on as far as their window reaches.
     pub fn compact_history(&self, revision: Revision) {
         self.0.spaces.compact(revision);
@@ -176,7 +176,7 @@ impl Store {
     /// Commits one put or delete.
     ///
     /// # Panics
-    /// If the change is a [`Check`](crate::Change::Check), which has no record to return.
+    /// If the change is a [`Check`](crate::WriteOperation::Check), which has no record to return.
     pub async fn commit_one(&self, write: Write) -> Result<Arc<Record>, WriteError> {
         let mut records = self.commit(vec![write]).await?;
         Ok(records.pop().expect("a put or delete leaves a record"))

@@ -1,6 +1,6 @@
 //! How are other servers called? Webhooks, extenders, aggregated API servers and kubelets, over HTTP and HTTPS.
 //!
-//! A [`Target`] is what is dialled and who must answer there; a [`Client`] keeps connections to targets. [`Call`] is a request
+//! A [`Target`] is what is dialled and who must answer there; a [`Client`] keeps connections to targets. [`RedirectingCall`] is a request
 //! that follows redirects. Errors read as those of Go's HTTP client (`go.rs`), because upstream shows them to people, and
 //! certificates are verified as Go verifies them (`verify.rs`).
 //!
@@ -8,12 +8,12 @@
 //! # async fn example(clock: std::sync::Arc<dyn mizzen_value::clock::Clock>) -> Result<(), mizzen_transport::SendError> {
 //! use std::time::Duration;
 //!
-//! use mizzen_transport::{Call, Client, Limit, Target, Trust, read_body};
+//! use mizzen_transport::{CallLimit, Client, RedirectingCall, Target, Trust, read_body};
 //! use tokio::time::Instant;
 //!
 //! let client = Client::new(clock, None);
-//! let limit = Limit { until: Instant::now() + Duration::from_secs(10), bytes: 1 << 20 };
-//! let call = Call::get("https://example.com/healthz");
+//! let limit = CallLimit { until: Instant::now() + Duration::from_secs(10), bytes: 1 << 20 };
+//! let call = RedirectingCall::get("https://example.com/healthz");
 //! let response = call.send(&client, limit.until, |uri| Target::at(uri, &Trust::System)).await?;
 //! println!("{:?}", read_body(response.into_body(), limit).await?);
 //! # Ok(())

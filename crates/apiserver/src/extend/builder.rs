@@ -1,4 +1,4 @@
-//! Puts an API server together.
+//! The builder of API servers.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ use crate::catalog::{BuiltInKinds, Catalog, ServedKind};
 use crate::types::MetaSchemas;
 use crate::{Options, Server, health};
 
-/// An API server that is being put together. It serves what it is told and nothing else.
+/// Builds an API server that serves the given kinds and nothing else.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use mizzen_apiserver::Server;
-/// use mizzen_apiserver::seams::{SystemRandom, WallClock};
+/// use mizzen_apiserver::clock::{SystemRandom, WallClock};
 /// use mizzen_registry::{Registry, Store};
 ///
 /// const KINDS: &str = "
@@ -54,22 +54,22 @@ pub struct Builder {
     extensions: Extensions,
 }
 
-/// Why there is no server.
+/// Why a server could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A file of kinds cannot be read.
+    /// A file of kinds is invalid.
     #[error(transparent)]
     Kinds(#[from] SchemaParseError),
-    /// A definition cannot be served.
+    /// A definition is invalid.
     #[error("a definition cannot be served: {0}")]
     Definition(String),
-    /// Something is said of a kind or resource that is not there.
+    /// Hooks, a storage or a handler are given for an unknown kind or resource.
     #[error("there is no {0}")]
     Unknown(String),
 }
 
 impl Server {
-    /// Begins to put a server together on `registry`.
+    /// A builder of a server on `registry`.
     pub fn builder(registry: Registry) -> Builder {
         Builder {
             registry,
@@ -84,46 +84,46 @@ impl Server {
 }
 
 impl Builder {
-    /// Serves the kinds of a file, in the form of `crates/schemas/data/README.md`; `name` is for complaints. A kind
-    /// without `verbs` is not served; other kinds can be `stored` as it.
+    /// Serves the kinds of a file, in the form of `crates/schemas/data/README.md`; `name` is for error messages. A
+    /// kind without `verbs` is not served; other kinds can be `stored` as it.
     pub fn kinds(mut self, name: &str, text: &str) -> Builder {
         self.files.push((name.into(), text.into()));
         self
     }
 
-    /// Serves the kinds of a CustomResourceDefinition, given as YAML or JSON, without anybody having to create it.
-    /// Its rules are those of its schema; what they cannot say goes to [`Builder::admission`].
+    /// Serves the kinds of a CustomResourceDefinition, given as YAML or JSON. It need not be created through the API.
+    /// Rules beyond its schema go to [`Builder::admission`].
     pub fn definition(mut self, text: &str) -> Builder {
         self.definitions.push(text.into());
         self
     }
 
     /// Serves these kinds instead of those of files and definitions. If CustomResourceDefinition is among them, the server
-    /// serves what is defined once it is [started](Server::start).
+    /// serves custom resources once it is [started](Server::start).
     pub fn built_in(mut self, kinds: BuiltInKinds) -> Builder {
         self.built_in = Some(kinds);
         self
     }
 
-    /// The rules of a kind that are code: `example.com/v1.Thing`. Those of the version that a client speaks convert,
-    /// default and judge; those of the version in which objects are stored say how they are deleted.
+    /// The hooks of a kind: `example.com/v1.Thing`. Hooks of the version of the request convert, default and validate;
+    /// hooks of the storage version control graceful deletion.
     pub fn hooks(mut self, kind: &str, hooks: impl Hooks + 'static) -> Builder {
         self.hooks.insert(kind.into(), Arc::new(hooks));
         self
     }
 
-    /// Adds admission that mutates or rejects what is written, after what was added before.
+    /// Adds an admission plug-in, after those that were added before.
     pub fn admission(mut self, admission: impl AdmissionPlugin + 'static) -> Builder {
         self.extensions.admission.push(Arc::new(admission));
         self
     }
 
-    /// Has the objects of a resource, `things.example.com`, somewhere else than in the store.
+    /// Uses a storage in place of the store for a resource: `things.example.com`.
     pub fn storage(self, resource: &str, storage: impl Storage + 'static) -> Builder {
         self.own(resource, "", Extension::Storage(Arc::new(storage)))
     }
 
-    /// Answers for a subresource of a resource, `things.example.com`.
+    /// Adds the handler of a subresource of a resource: `things.example.com`.
     pub fn subresource(
         self,
         resource: &str,
@@ -133,27 +133,27 @@ impl Builder {
         self.own(resource, name, Extension::Below(Arc::new(below)))
     }
 
-    /// Answers for a resource, `things.example.com`, or for a subresource of it, with everything that the server knows of a
-    /// request. An empty `subresource` is the resource itself.
+    /// Adds a handler of a resource, `things.example.com`, or of a subresource of it, with access to the whole request. An
+    /// empty `subresource` is the resource itself.
     pub fn handler(self, resource: &str, subresource: &str, handler: Handler) -> Builder {
         self.own(resource, subresource, Extension::Handler(handler))
     }
 
-    /// Connects clients with what is behind the objects of a resource: `pods`, `proxy`. Unlike a [`handler`](Builder::handler)
-    /// it gets requests of all methods, with whatever path follows the subresource.
+    /// Adds a CONNECT subresource: `pods`, `proxy`. Unlike a [`handler`](Builder::handler) it gets requests of all methods,
+    /// with any path after the subresource.
     pub fn connection(mut self, resource: &str, subresource: &str, handler: Handler) -> Builder {
         let key = (group_resource(resource), subresource.into());
         self.extensions.connections.insert(key, handler);
         self
     }
 
-    /// Allocates or reserves what writes need, after those that were added before.
+    /// Adds a write strategy, which allocates or reserves for writes, after those that were added before.
     pub fn write_strategy(mut self, strategy: impl WriteStrategy + 'static) -> Builder {
         self.extensions.write_strategies.push(Arc::new(strategy));
         self
     }
 
-    /// Gives hints to clients that look for what is not served.
+    /// Adds hints for requests of resources that are not served.
     pub fn hints(mut self, hints: impl Hints + 'static) -> Builder {
         self.extensions.hints = Some(Arc::new(hints));
         self
@@ -187,13 +187,13 @@ impl Builder {
         self
     }
 
-    /// Changes whatever else can be said of a server.
+    /// Changes any other option.
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Builder {
         change(&mut self.options);
         self
     }
 
-    /// The server.
+    /// Builds the server.
     pub fn build(mut self) -> Result<Server, BuildError> {
         if let Some(built_in) = self.built_in {
             let types = MetaSchemas::new(&built_in.schemas);
@@ -222,7 +222,7 @@ impl Builder {
         let types = MetaSchemas::new(&schemas);
         let catalog = Catalog::of(self.registry.store(), served, schemas, |_, _| None);
         let server = Server::join(self.registry, catalog, types, self.options, self.extensions);
-        // What it serves is there from the beginning: it has nothing to start.
+        // Its kinds are served from the beginning: nothing has to be started.
         server.complete(&health::START);
         Ok(server)
     }
@@ -249,7 +249,7 @@ impl Builder {
         }
     }
 
-    /// Whatever is said of a resource or kind must be said of one that is there.
+    /// Rejects hooks, storages and handlers of unknown kinds and resources.
     fn check(&self, all: &[ServedKind]) -> Result<(), BuildError> {
         let kinds = || all.iter().map(ServedKind::kind);
         for kind in kinds() {

@@ -11,7 +11,7 @@ use crate::catalog::ServedKind;
 use crate::crd::{CrdConverter, CrdDependencies};
 use mizzen_openapi::Published;
 
-/// The kinds of a CustomResourceDefinition that are served. An error says all that is wrong with it.
+/// The served kinds of a CustomResourceDefinition, or all its violations.
 pub(super) fn read(text: &str, store: &Store) -> Result<Vec<ServedKind>, String> {
     let document = yaml::read(text.as_bytes()).map_err(|error| error.to_string())?;
     if let Some(complaint) = document.complaint {
@@ -48,7 +48,7 @@ pub(super) fn read(text: &str, store: &Store) -> Result<Vec<ServedKind>, String>
     Ok(served.map(serve).collect())
 }
 
-/// Fills in what the server would fill in, and finds what it would refuse.
+/// Defaults and validates a definition as the server would.
 fn check(definition: &mut Value) -> Result<(), String> {
     let rules = apiextensions::definition::behaviour("v1", "CustomResourceDefinition");
     rules.default(definition);

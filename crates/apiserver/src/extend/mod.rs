@@ -1,26 +1,26 @@
-//! How do I make an API server of my own? Other kinds, and whatever of a server is not the same for all.
+//! Custom API servers.
 //!
-//! [`Builder`] is where everything is put together, and [`Server::builder`] where it begins. Kinds are data; [`Hooks`]
-//! convert, default and validate them. What needs to look around is [`Admit`]; what is not kept in the store is a
-//! [`Storage`]; what can be asked below an object is a [`Below`]. All of them are told of a request by an [`Asked`].
+//! [`Server::builder`] returns a [`Builder`]. Kinds are data; [`Hooks`] convert, default and validate them. An
+//! [`AdmissionPlugin`] can read other objects, a [`Storage`] replaces the store for a resource, and a
+//! [`SubresourceHandler`] serves a subresource. Each gets the [`RequestInfo`].
 //!
 //! [`Hooks`]: mizzen_object::Hooks
 
-mod admit;
-mod asked;
-mod below;
+mod admission_plugin;
 mod builder;
 mod definition;
 mod non_resource;
+mod request_info;
 mod storage;
+mod subresource_handler;
 
-pub use admit::AdmissionPlugin;
-pub(crate) use admit::{mutate, validate};
-pub use asked::RequestInfo;
-pub use below::SubresourceHandler;
+pub use admission_plugin::AdmissionPlugin;
+pub(crate) use admission_plugin::{mutate, validate};
 pub use builder::{BuildError, Builder};
 pub use non_resource::{NonResourceHandler, NonResourceRequest};
+pub use request_info::RequestInfo;
 pub use storage::Storage;
+pub use subresource_handler::SubresourceHandler;
 
 pub use crate::catalog::{BuiltInKinds, SubresourceHooks};
 
@@ -40,7 +40,7 @@ use crate::response::Response;
 use crate::verbs::ResourceCall;
 use crate::{Server, User};
 
-/// What a server's author has added to it.
+/// The extensions of a server.
 #[derive(Default)]
 pub(crate) struct Extensions {
     admission: Vec<Arc<dyn AdmissionPlugin>>,
@@ -51,19 +51,19 @@ pub(crate) struct Extensions {
     state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Answers a request about a resource or a subresource, with everything that the server knows of it.
+/// Serves a resource or subresource, with access to the whole request.
 pub type Handler = for<'a> fn(&'a ResourceCall<'a>) -> BoxFuture<'a, Result<Response, Status>>;
 
-/// Warnings for clients that look for something that the server could serve but does not.
+/// Warnings for requests of resources that the server could serve but does not.
 pub trait Hints: Send + Sync {
-    /// For a request that found nothing.
+    /// For a request with 404.
     fn not_found(&self, request: &Request) -> Option<String>;
 
     /// For a list of CustomResourceDefinitions.
     fn list_definitions(&self, request: &Request) -> Option<String>;
 }
 
-/// Who answers instead of the registry.
+/// What serves a resource instead of the registry.
 #[derive(Clone)]
 pub(crate) enum Extension {
     Storage(Arc<dyn Storage>),
@@ -72,7 +72,7 @@ pub(crate) enum Extension {
 }
 
 impl Extensions {
-    /// The storage or handler that answers a call instead of the registry.
+    /// The storage or handler of a call, if it is not the registry.
     pub(crate) fn answers(&self, call: &ResourceCall) -> Option<&Extension> {
         if self.answers.is_empty() {
             return None;
@@ -83,7 +83,7 @@ impl Extensions {
         ))
     }
 
-    /// The handler of a connection to what is behind an object, such as a pod's port.
+    /// The handler of a CONNECT subresource, such as `proxy`.
     pub(crate) fn connection(&self, resource: &Resource, path: &ResourcePath) -> Option<Handler> {
         let is_connection = !path.subresource.is_empty()
             && !path.name.is_empty()
@@ -105,12 +105,12 @@ impl Extensions {
         self.hints.as_deref()
     }
 
-    /// What the composer of the server keeps with it.
+    /// The state that was given to the builder.
     pub(crate) fn state<T: Any>(&self) -> Option<&T> {
         self.state.as_deref()?.downcast_ref()
     }
 
-    /// Who has the objects of a call's resource, if it is not the store.
+    /// The storage of the resource of a call, if it is not the store.
     pub(crate) fn storage(&self, call: &ResourceCall) -> Option<&dyn Storage> {
         match self
             .answers
@@ -128,7 +128,7 @@ impl Server {
     pub async fn read(&self, path: &str) -> Result<mizzen_value::Value, mizzen_object::Status> {
         match self.ask("GET", path, None).await {
             (200, object) => Ok(object),
-            (_, status) => Err(asked::refusal(&status)),
+            (_, status) => Err(request_info::refusal(&status)),
         }
     }
 
@@ -149,7 +149,7 @@ impl Server {
         let object = json::parse(&text).unwrap_or_default();
         match code.as_u16() {
             200 => Ok(object),
-            _ => Err(asked::refusal(&object)),
+            _ => Err(request_info::refusal(&object)),
         }
     }
 }

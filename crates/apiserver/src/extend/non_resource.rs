@@ -1,4 +1,4 @@
-//! Which paths does a server have besides those of its API?
+//! Handlers of non-resource paths.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct NonResourceRequest<'a> {
     pub method: &'a Method,
     /// The path, decoded.
     pub path: &'a str,
-    /// What follows the question mark; empty without one.
+    /// The query string.
     pub query: &'a str,
     /// The headers.
     pub headers: &'a HeaderMap,

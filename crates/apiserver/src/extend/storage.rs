@@ -1,4 +1,4 @@
-//! A storage that the server's author writes: objects that are computed, or kept somewhere else.
+//! Storages of custom API servers: objects that are computed, or stored elsewhere.
 
 use mizzen_object::Status;
 use mizzen_registry::{BoxFuture, WatchChange};
@@ -7,23 +7,23 @@ use tokio::sync::mpsc::Receiver;
 
 use super::RequestInfo;
 
-/// Has the objects of one resource instead of the store.
+/// The objects of one resource, in place of the store.
 ///
-/// The kind's `verbs` say what can be asked for; whatever else is asked is refused with 405 and is not in discovery.
-/// Objects are in the version of [`Asked::kind`] and need `metadata.name` and nothing more: the server says what they
-/// are, selects, and puts them into the form that is asked for. `patch` and `deletecollection` are not for storages.
+/// The `verbs` of the kind are served and in discovery; other verbs get 405.
+/// Objects are in the version of [`RequestInfo::kind`] and need only `metadata.name`: the server sets
+/// kind and apiVersion, selects and renders. `patch` and `deletecollection` are not supported.
 ///
 /// ```
-/// use mizzen_apiserver::extend::{Asked, Storage};
+/// use mizzen_apiserver::extend::{RequestInfo, Storage};
 /// use mizzen_object::Status;
-/// use mizzen_registry::Future;
+/// use mizzen_registry::BoxFuture;
 /// use mizzen_value::{Value, value};
 ///
 /// /// One object, made for each request.
 /// struct Now;
 ///
 /// impl Storage for Now {
-///     fn list<'a>(&'a self, asked: &'a Asked) -> Future<'a, Result<Vec<Value>, Status>> {
+///     fn list<'a>(&'a self, asked: &'a RequestInfo) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
 ///         Box::pin(async {
 ///             let time = asked.server.registry().timestamp();
 ///             Ok(vec![value!({ "metadata": { "name": "now" }, "time": time })])
@@ -32,10 +32,10 @@ use super::RequestInfo;
 /// }
 /// ```
 pub trait Storage: Send + Sync {
-    /// All objects of the namespace, or of all if it is empty. What selectors leave out is left out afterwards.
+    /// All objects of the namespace, or of all if it is empty. The server applies selectors.
     fn list<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Vec<Value>, Status>>;
 
-    /// One object. Unless said otherwise it is looked for in the list.
+    /// One object; by default it is found in the list.
     fn get<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             let found = self.list(asked).await?.into_iter();
@@ -44,7 +44,7 @@ pub trait Storage: Send + Sync {
         })
     }
 
-    /// Takes a new object, which is admitted and validated, and returns it as it is now.
+    /// Creates an object, which is admitted and validated, and returns it.
     fn create<'a>(
         &'a self,
         asked: &'a RequestInfo<'a>,
@@ -53,7 +53,7 @@ pub trait Storage: Send + Sync {
         Box::pin(async { Err(asked.unsupported()) })
     }
 
-    /// Takes an object in place of the one that is there, and returns it as it is now.
+    /// Updates an object and returns it.
     fn update<'a>(
         &'a self,
         asked: &'a RequestInfo<'a>,
@@ -62,12 +62,12 @@ pub trait Storage: Send + Sync {
         Box::pin(async { Err(asked.unsupported()) })
     }
 
-    /// Removes an object and returns it as it was.
+    /// Deletes an object and returns its last state.
     fn delete<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async { Err(asked.unsupported()) })
     }
 
-    /// The changes from now on; what is there already comes first, as additions. The watch ends with the channel.
+    /// Watches: ADDED for each existing object first, then changes. The watch ends with the channel.
     fn watch<'a>(
         &'a self,
         asked: &'a RequestInfo<'a>,

@@ -1,4 +1,4 @@
-//! Resources and subresources with handlers of a [`Builder`](crate::Builder): [`Storage`] and [`Below`].
+//! Resources and subresources with handlers of a [`Builder`](crate::Builder): [`Storage`] and [`SubresourceHandler`].
 
 use mizzen_object::{Action, Kind, Status, Violations, schema};
 use mizzen_registry::{

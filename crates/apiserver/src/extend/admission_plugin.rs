@@ -1,4 +1,4 @@
-//! Admission by the server's author: what is written may depend on what else is there.
+//! Admission plug-ins of custom API servers.
 
 use mizzen_object::Status;
 use mizzen_registry::BoxFuture;
@@ -7,19 +7,19 @@ use mizzen_value::Value;
 use super::RequestInfo;
 use crate::verbs::ResourceCall;
 
-/// Changes what is written, or refuses it. Each is asked about every write, so it looks first whether it is concerned.
+/// Mutates or rejects writes. Every plug-in runs for every write, so it checks the resource first.
 ///
 /// ```
-/// use mizzen_apiserver::extend::{Admit, Asked};
+/// use mizzen_apiserver::extend::{AdmissionPlugin, RequestInfo};
 /// use mizzen_object::Status;
-/// use mizzen_registry::Future;
+/// use mizzen_registry::BoxFuture;
 /// use mizzen_value::Value;
 ///
 /// /// Every thing has an owner.
 /// struct Owned;
 ///
-/// impl Admit for Owned {
-///     fn mutate<'a>(&'a self, asked: &'a Asked, object: &'a mut Value) -> Future<'a, Result<(), Status>> {
+/// impl AdmissionPlugin for Owned {
+///     fn mutate<'a>(&'a self, asked: &'a RequestInfo, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
 ///         Box::pin(async move {
 ///             if asked.verb == "create" && asked.is("things") {
 ///                 object.entry("spec").set("owner", &asked.user.name);
@@ -30,7 +30,7 @@ use crate::verbs::ResourceCall;
 /// }
 /// ```
 pub trait AdmissionPlugin: Send + Sync {
-    /// Changes an object before it is validated. It is in the version that the client speaks.
+    /// Mutates an object before validation, in the version of the request.
     fn mutate<'a>(
         &'a self,
         _asked: &'a RequestInfo<'a>,
@@ -39,8 +39,7 @@ pub trait AdmissionPlugin: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Refuses an object, or does not, when its kind has validated it. It is in the version in which it is stored;
-    /// none is a deletion.
+    /// Validates an object after the validation of its kind, in its storage version; none for a deletion.
     fn validate<'a>(
         &'a self,
         _asked: &'a RequestInfo<'a>,
@@ -50,7 +49,7 @@ pub trait AdmissionPlugin: Send + Sync {
     }
 }
 
-/// Lets everybody change an object.
+/// Runs the mutating part of all plug-ins.
 pub(crate) async fn mutate(
     call: &ResourceCall<'_>,
     old: Option<&Value>,
@@ -64,7 +63,7 @@ pub(crate) async fn mutate(
     Ok(())
 }
 
-/// Lets everybody refuse an object, or its deletion.
+/// Runs the validating part of all plug-ins.
 pub(crate) async fn validate(
     call: &ResourceCall<'_>,
     old: Option<&Value>,

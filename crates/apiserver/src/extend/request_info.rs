@@ -1,4 +1,4 @@
-//! A request, as extensions see it.
+//! The request, as plug-ins, storages and handlers get it.
 
 use mizzen_object::{Kind, Status, User};
 use mizzen_value::{Str, Value};
@@ -6,28 +6,27 @@ use mizzen_value::{Str, Value};
 use crate::Server;
 use crate::verbs::ResourceCall;
 
-/// A request about an object or a collection.
+/// A request for an object or a collection.
 pub struct RequestInfo<'a> {
-    /// The server, to look for other objects: [`Server::read`].
+    /// The server, to read other objects: [`Server::read`].
     pub server: Server,
-    /// Who asks.
+    /// The user.
     pub user: &'a User,
-    /// What they ask for: `create`, `list`.
+    /// The verb: `create`, `list`.
     pub verb: &'a str,
-    /// The kind, in the version that they speak.
+    /// The kind, in the version of the request.
     pub kind: &'a Kind,
-    /// Where; empty for everywhere and for what is in no namespace.
+    /// The namespace; empty for all namespaces and for cluster-scoped kinds.
     pub namespace: &'a str,
-    /// Which one; empty for a collection.
+    /// The name; empty for a collection.
     pub name: &'a str,
-    /// The selector of a list or watch, as the client sent it; empty for none. What it leaves out is left out of the response
-    /// in any case, and need not be computed.
+    /// The label selector of a list or watch; empty for none. The server filters the response in any case.
     pub label_selector: &'a str,
-    /// The part of the object, mostly empty.
+    /// The subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// The object as stored; none if there is none, or it has not been read yet.
+    /// The stored object; none if it does not exist or has not been read yet.
     pub old: Option<&'a Value>,
-    /// Whether nothing must come of it.
+    /// Whether it is a dry run.
     pub dry_run: bool,
 }
 
@@ -54,28 +53,28 @@ impl<'a> RequestInfo<'a> {
         }
     }
 
-    /// Whether it is about this resource: `things`.
+    /// Whether it is for this resource: `things`.
     pub fn is(&self, plural: &str) -> bool {
         self.kind.plural == plural && self.subresource.is_empty()
     }
 
-    /// 404: there is no such object.
+    /// 404: the object does not exist.
     pub fn not_found(&self) -> Status {
         Status::not_found(&self.kind.resource(), self.name)
     }
 
-    /// 403: who may ask may not have this.
+    /// 403: the request is rejected.
     pub fn forbidden(&self, object: &Value, why: &str) -> Status {
         Status::forbidden(&self.kind.resource(), object["metadata"]["name"].str(), why)
     }
 
-    /// 405: it cannot do that.
+    /// 405: the verb is not supported.
     pub(super) fn unsupported(&self) -> Status {
         Status::no_such_method()
     }
 }
 
-/// A Status that was sent, as the refusal that it is.
+/// The error in a Status object.
 pub(crate) fn refusal(status: &Value) -> Status {
     let code = u16::try_from(status["code"].int())
         .ok()

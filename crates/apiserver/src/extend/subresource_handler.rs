@@ -1,0 +1,34 @@
+//! Subresources of custom API servers.
+
+use mizzen_object::Status;
+use mizzen_registry::BoxFuture;
+use mizzen_value::Value;
+
+use super::RequestInfo;
+
+/// Serves a subresource.
+///
+/// The `subresource` line of the kind has its name, its verbs and the kind of the response.
+///
+/// ```
+/// use mizzen_apiserver::extend::{RequestInfo, SubresourceHandler};
+/// use mizzen_object::Status;
+/// use mizzen_registry::BoxFuture;
+/// use mizzen_value::{Value, value};
+///
+/// struct Greeting;
+///
+/// impl SubresourceHandler for Greeting {
+///     fn answer<'a>(&'a self, asked: &'a RequestInfo, _body: Value) -> BoxFuture<'a, Result<Value, Status>> {
+///         Box::pin(async { Ok(value!({ "text": (format!("hello {}", asked.name)) })) })
+///     }
+/// }
+/// ```
+pub trait SubresourceHandler: Send + Sync {
+    /// Returns the response. `body` is the decoded body, null if it is empty. `asked.old` is the object.
+    fn answer<'a>(
+        &'a self,
+        asked: &'a RequestInfo<'a>,
+        body: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>>;
+}
