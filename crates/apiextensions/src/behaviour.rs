@@ -12,7 +12,7 @@ pub trait KindStrategy {
     /// See [`Hooks::default`].
     fn default(_object: &mut Value) {}
 
-    /// See [`Hooks::read`].
+    /// See [`Hooks::normalize`].
     fn read(_object: &mut Value) -> Result<(), String> {
         Ok(())
     }
@@ -20,7 +20,7 @@ pub trait KindStrategy {
     /// See [`Hooks::prepare`].
     fn prepare(_new: &mut Value, _old: Option<&Value>, _context: &HookContext) {}
 
-    /// See [`Hooks::foresee`].
+    /// See [`Hooks::object_for_managed_fields`].
     fn foresee(_object: &Value) -> Option<Value> {
         None
     }
@@ -47,7 +47,7 @@ pub trait KindStrategy {
         None
     }
 
-    /// See [`Hooks::grace`].
+    /// See [`Hooks::grace_period`].
     fn grace(_object: &Value, _asked: Option<i64>) -> Option<i64> {
         None
     }
@@ -57,7 +57,7 @@ pub trait KindStrategy {
         false
     }
 
-    /// See [`Hooks::is_held`].
+    /// See [`Hooks::is_removal_blocked`].
     fn is_held(_object: &Value) -> bool {
         false
     }
@@ -79,11 +79,11 @@ impl KindStrategy for DataOnly {}
 pub struct Behaviour {
     /// See [`Hooks::default`].
     pub default: fn(&mut Value),
-    /// See [`Hooks::read`].
+    /// See [`Hooks::normalize`].
     pub read: fn(&mut Value) -> Result<(), String>,
     /// See [`Hooks::prepare`].
     pub prepare: fn(&mut Value, Option<&Value>, &HookContext),
-    /// See [`Hooks::foresee`].
+    /// See [`Hooks::object_for_managed_fields`].
     pub foresee: fn(&Value) -> Option<Value>,
     /// See [`Hooks::validate`].
     pub validate: fn(&Value, Option<&Value>, &HookContext, &mut Violations),
@@ -99,11 +99,11 @@ pub struct Behaviour {
     pub row_rank: Option<fn(&Value) -> i64>,
     /// See [`Hooks::row_conditions`].
     pub row_conditions: fn(&Value) -> Vec<Value>,
-    /// See [`Hooks::grace`].
+    /// See [`Hooks::grace_period`].
     pub grace: fn(&Value, Option<i64>) -> Option<i64>,
     /// See [`Hooks::mark_deleted`].
     pub mark_deleted: fn(&mut Value, &str) -> bool,
-    /// See [`Hooks::is_held`].
+    /// See [`Hooks::is_removal_blocked`].
     pub is_held: fn(&Value) -> bool,
     /// See [`Hooks::to_stored`].
     pub to_stored: fn(&mut Value),

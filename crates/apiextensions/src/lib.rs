@@ -5,9 +5,9 @@
 //! CEL. The other modules are what these share with the built-in kinds of `mizzen-kinds`.
 //!
 //! ```
-//! use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
+//! use mizzen_apiextensions::expression::{ExpressionCompiler, ExpressionVariables, ExpressionResult};
 //!
-//! let program = Compiler::default().compile("object.spec.replicas < 5", Scope::default(), Wanted::Bool);
+//! let program = ExpressionCompiler::default().compile("object.spec.replicas < 5", ExpressionVariables::default(), ExpressionResult::Bool);
 //! assert!(program.is_ok());
 //! ```
 

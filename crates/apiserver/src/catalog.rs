@@ -1,7 +1,7 @@
 //! Which resources are served, and where a path leads.
 //!
-//! Built-in resources are there for good and are found first; those that people define are in a [`DefinitionSnapshot`] that
-//! is replaced whenever a definition changes.
+//! Built-in resources never change and are found first; custom resources are in a `DefinitionSnapshot` that is replaced
+//! whenever a definition changes.
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, HashSet};

@@ -26,7 +26,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::Server;
 use crate::aggregation::RequestStreams;
-use crate::authentication::{ClientIdentity, RequestOrigin, Unauthenticated};
+use crate::authentication::{PeerIdentity, RequestOrigin, Unauthenticated};
 use crate::chain::{self, IncomingRequest};
 use crate::close_notify::{CloseNotify, LingerFlag};
 use crate::coalesce::Coalesce;
@@ -57,7 +57,7 @@ const MAX_UNSEEN_RESETS: usize = 20;
 const MAX_FAULTS: usize = 256;
 
 /// Identifies a client by its certificate chain.
-pub type Identify = Arc<dyn Fn(&[CertificateDer<'static>]) -> ClientIdentity + Send + Sync>;
+pub type Identify = Arc<dyn Fn(&[CertificateDer<'static>]) -> PeerIdentity + Send + Sync>;
 
 /// Where and how a server is served.
 pub struct SecureServing {
@@ -120,7 +120,7 @@ pub async fn listen(server: Server, serving: SecureServing, stop: impl Future<Ou
 
 /// The client of a connection.
 struct RemotePeer {
-    peer: ClientIdentity,
+    peer: PeerIdentity,
     address: IpAddr,
     /// When the client's certificate expires, in Unix seconds.
     expires: Option<i64>,
@@ -153,9 +153,7 @@ impl ClientConnection {
             Some(leaf.validity().not_after.timestamp())
         });
         let peer = Arc::new(RemotePeer {
-            peer: certificates.map_or(ClientIdentity::NoCertificate, |chain| {
-                (self.identify)(chain)
-            }),
+            peer: certificates.map_or(PeerIdentity::NoCertificate, |chain| (self.identify)(chain)),
             address: self.address.ip(),
             expires,
         });

@@ -394,12 +394,12 @@ pub(crate) fn read(path: &Path) -> Result<String, PkiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_apiserver::authentication::{Authorities, ClientIdentity, TrustedAuthorities};
+    use mizzen_apiserver::authentication::{Authorities, PeerIdentity, TrustedAuthorities};
     use mizzen_apiserver::clock::SystemRandom;
     use mizzen_registry::Registry;
 
     /// The peer of a certificate for a server that trusts these authorities.
-    fn identify(clients: &Authority, front_proxies: &Authority, signed: &Signed) -> ClientIdentity {
+    fn identify(clients: &Authority, front_proxies: &Authority, signed: &Signed) -> PeerIdentity {
         let store = mizzen_store::Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
         let trusted = TrustedAuthorities {
@@ -421,16 +421,16 @@ mod tests {
             |signed: Result<Signed, PkiError>| identify(&clients, &proxies, &signed.unwrap());
         assert_eq!(
             identify(proxies.front_proxy_client()),
-            ClientIdentity::FrontProxy(None)
+            PeerIdentity::FrontProxy(None)
         );
         assert_eq!(
             identify(proxies.sign_client("jane", "", &[MASTERS])),
-            ClientIdentity::InvalidCertificate
+            PeerIdentity::InvalidCertificate
         );
         let same_name = clients.sign_client(FRONT_PROXY_CLIENT, "", &[]);
-        assert!(matches!(identify(same_name), ClientIdentity::User(_)));
+        assert!(matches!(identify(same_name), PeerIdentity::User(_)));
         let forged = Authority::in_memory().unwrap().sign_admin();
-        assert_eq!(identify(forged), ClientIdentity::InvalidCertificate);
+        assert_eq!(identify(forged), PeerIdentity::InvalidCertificate);
     }
 
     #[test]
@@ -465,7 +465,7 @@ mod tests {
         let signed = clients
             .sign_client("jane", "7", &["ops", "dev", "night shift"])
             .unwrap();
-        let ClientIdentity::User(user) = identify(&clients, &proxies, &signed) else {
+        let PeerIdentity::User(user) = identify(&clients, &proxies, &signed) else {
             panic!("not a user")
         };
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));

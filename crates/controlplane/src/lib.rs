@@ -1,6 +1,6 @@
 //! The Kubernetes API server: what kube-apiserver has beyond the generic server of `mizzen-apiserver`.
 //!
-//! [`server`] composes it: the built-in kinds with their hooks (`mizzen-kinds`), the admission plug-ins in upstream's order,
+//! [`server()`] composes it: the built-in kinds with their hooks (`mizzen-kinds`), the admission plug-ins in upstream's order,
 //! the node authorizer, subresources that reach pods, nodes and services, and the allocation of services' addresses and
 //! ports. All of it is registered with [`mizzen_apiserver::Builder`]; the generic server knows none of it.
 //!

@@ -1,17 +1,17 @@
 //! The strict decoder of components' configuration files, with the errors of Kubernetes' codecs.
 //!
-//! A [`Scheme`] has the kinds that a file may have. Text that starts with `{` is JSON, other text
+//! A [`ConfigScheme`] has the kinds that a file may have. Text that starts with `{` is JSON, other text
 //! is YAML 1.1. Unknown and duplicate fields are errors.
 //!
 //! Kubernetes: a codec factory with `EnableStrict` (apimachinery/pkg/runtime/serializer,
 //! json/json.go).
 //!
 //! ```
-//! use mizzen_object::config_file::Scheme;
+//! use mizzen_object::config_file::ConfigScheme;
 //! use mizzen_object::schema;
 //!
 //! let types = "group example.com\nversion v1\n\ntype Limits\n  - kind string\n  - apiVersion string\n  - qps int32\n";
-//! let scheme = Scheme {
+//! let scheme = ConfigScheme {
 //!     name: "example.go:1",
 //!     kinds: &[("example.com/v1", "Limits")],
 //!     types: &schema::parse([("limits.types", types)]).unwrap(),

@@ -1,7 +1,7 @@
 //! Admission: plug-ins, policies and webhooks that change or reject writes.
 //!
-//! Which plug-ins there are and in which order they run is the list in [`Options`](crate::Options) and nowhere else. A
-//! write passes all that mutate in [`Checks::admit`], then its kind's validation, then all that validate in [`Checks`].
+//! The list in [`Options`](crate::Options) has all plug-ins in their order. A write passes the mutating plug-ins
+//! (`Checks::admit`), then the validation of its kind, then the validating plug-ins (`Checks`).
 
 mod namespace;
 mod owners;
@@ -68,7 +68,7 @@ impl MutationRounds {
     }
 }
 
-/// [`admit`] for the object of a subresource, such as an Eviction.
+/// The mutating plug-ins for the object of a subresource, such as an Eviction.
 pub async fn admit_below(call: &ResourceCall<'_>, object: &mut Value) -> Result<(), Status> {
     mutate(&Attributes { call, old: None }, object).await
 }

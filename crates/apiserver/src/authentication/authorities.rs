@@ -22,7 +22,7 @@ use tokio_rustls::rustls::{DistinguishedName, Error};
 
 use super::certificate::CertificateSubject;
 use super::certificate_pool::{CertificatePool, validity};
-use super::{ClientIdentity, ProxyHeaders};
+use super::{PeerIdentity, ProxyHeaders};
 use crate::listen::Identify;
 
 /// The trusted authorities.
@@ -115,7 +115,7 @@ impl Authorities {
     }
 
     /// The identity of a client now. The chain is its own certificate, then intermediates.
-    pub fn peer(&self, chain: &[CertificateDer]) -> ClientIdentity {
+    pub fn peer(&self, chain: &[CertificateDer]) -> PeerIdentity {
         self.current().peer(chain, self.registry.now())
     }
 
@@ -125,7 +125,7 @@ impl Authorities {
         Arc::new(move |chain| {
             let (authorities, chain, verification) =
                 (authorities.clone(), chain.into(), Mutex::default());
-            ClientIdentity::Certified(Certified(Arc::new(PresentedCertificate {
+            PeerIdentity::Certified(Certified(Arc::new(PresentedCertificate {
                 authorities,
                 chain,
                 verification,
@@ -135,21 +135,21 @@ impl Authorities {
 }
 
 impl AuthorityPools {
-    fn peer(&self, chain: &[CertificateDer], now: i64) -> ClientIdentity {
+    fn peer(&self, chain: &[CertificateDer], now: i64) -> PeerIdentity {
         let Some(subject) = chain
             .first()
             .and_then(|own| CertificateSubject::from_der(own))
         else {
-            return ClientIdentity::InvalidCertificate;
+            return PeerIdentity::InvalidCertificate;
         };
         let user = subject.user.filter(|user| !user.name.is_empty());
         let user = user.filter(|_| self.clients.verifies(chain, now));
         let may_speak =
             self.allowed.is_empty() || self.allowed.iter().any(|name| *name == subject.name);
         if may_speak && self.front_proxies.verifies(chain, now) {
-            return ClientIdentity::FrontProxy(user);
+            return PeerIdentity::FrontProxy(user);
         }
-        user.map_or(ClientIdentity::InvalidCertificate, ClientIdentity::User)
+        user.map_or(PeerIdentity::InvalidCertificate, PeerIdentity::User)
     }
 
     /// The period around `now` in which the same certificates are valid.
@@ -182,14 +182,14 @@ struct PresentedCertificate {
 /// The result of the last verification. It is valid until the authorities change, or a certificate
 /// of the chain or of an authority becomes valid or expires.
 struct CachedVerification {
-    peer: ClientIdentity,
+    peer: PeerIdentity,
     valid: Range<i64>,
     generation: u64,
 }
 
 impl Certified {
     /// The identity now.
-    pub(super) fn peer(&self) -> ClientIdentity {
+    pub(super) fn peer(&self) -> PeerIdentity {
         let PresentedCertificate {
             authorities,
             chain,
@@ -331,8 +331,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_user(peer: ClientIdentity, expected: &str) {
-        let ClientIdentity::User(user) = peer else {
+    fn check_user(peer: PeerIdentity, expected: &str) {
+        let PeerIdentity::User(user) = peer else {
             panic!("{peer:?}")
         };
         assert_eq!(user.name, expected);
@@ -389,26 +389,26 @@ mod tests {
         });
         assert_eq!(
             known.peer(&front_proxies.sign("proxy")),
-            ClientIdentity::FrontProxy(None)
+            PeerIdentity::FrontProxy(None)
         );
         assert_eq!(
             known.peer(&front_proxies.sign("jane")),
-            ClientIdentity::InvalidCertificate
+            PeerIdentity::InvalidCertificate
         );
         assert_eq!(
             known.peer(&others.sign("proxy")),
-            ClientIdentity::InvalidCertificate
+            PeerIdentity::InvalidCertificate
         );
         check_user(known.peer(&clients.sign("proxy")), "proxy");
         assert_eq!(
             known.peer(&[CertificateDer::from(b"rubbish".as_slice())]),
-            ClientIdentity::InvalidCertificate
+            PeerIdentity::InvalidCertificate
         );
         assert_eq!(
             known.peer(&clients.sign("")),
-            ClientIdentity::InvalidCertificate
+            PeerIdentity::InvalidCertificate
         );
-        assert_eq!(known.peer(&[]), ClientIdentity::InvalidCertificate);
+        assert_eq!(known.peer(&[]), PeerIdentity::InvalidCertificate);
     }
 
     #[test]
@@ -425,19 +425,19 @@ mod tests {
         let (jane, joe) = (old.sign("jane"), new.sign("joe"));
         let connection = known.identify()(&jane);
         let claimed = || match &connection {
-            ClientIdentity::Certified(certified) => certified.peer(),
+            PeerIdentity::Certified(certified) => certified.peer(),
             other => panic!("{other:?}"),
         };
         check_user(claimed(), "jane");
-        assert_eq!(known.peer(&joe), ClientIdentity::InvalidCertificate);
+        assert_eq!(known.peer(&joe), PeerIdentity::InvalidCertificate);
         known.replace(&trusting(&[&old, &new]));
         check_user(claimed(), "jane");
         check_user(known.peer(&joe), "joe");
         known.replace(&trusting(&[&new]));
-        assert_eq!(claimed(), ClientIdentity::InvalidCertificate);
+        assert_eq!(claimed(), PeerIdentity::InvalidCertificate);
         check_user(known.peer(&joe), "joe");
         known.replace(&TrustedAuthorities::default());
-        assert_eq!(known.peer(&joe), ClientIdentity::InvalidCertificate);
+        assert_eq!(known.peer(&joe), PeerIdentity::InvalidCertificate);
     }
 
     #[test]
@@ -456,7 +456,7 @@ mod tests {
             (date_time_ymd(2030, 1, 1), date_time_ymd(2030, 1, 2));
         let jane = authority.sign_with("jane", params);
         let known = Authorities::new(&registry, &trusted);
-        let ClientIdentity::Certified(connection) = known.identify()(&jane) else {
+        let PeerIdentity::Certified(connection) = known.identify()(&jane) else {
             panic!("no certificate")
         };
         for (now, expected) in [
@@ -470,7 +470,7 @@ mod tests {
         ] {
             clock.0.store(now, Ordering::Relaxed);
             assert_eq!(
-                matches!(connection.peer(), ClientIdentity::User(_)),
+                matches!(connection.peer(), PeerIdentity::User(_)),
                 expected,
                 "{now}"
             );
@@ -488,7 +488,7 @@ mod tests {
             ..TrustedAuthorities::default()
         });
         check_user(known.peer(&both.sign("jane")), "jane");
-        let ClientIdentity::FrontProxy(Some(own)) = known.peer(&both.sign("proxy")) else {
+        let PeerIdentity::FrontProxy(Some(own)) = known.peer(&both.sign("proxy")) else {
             panic!("no front proxy")
         };
         assert_eq!(own.name, "proxy");
@@ -512,13 +512,13 @@ mod tests {
         });
         let [jane] = branch.sign("jane");
         let (alone, whole) = ([jane.clone()], [jane, between]);
-        assert_eq!(known.peer(&alone), ClientIdentity::InvalidCertificate);
+        assert_eq!(known.peer(&alone), PeerIdentity::InvalidCertificate);
         check_user(known.peer(&whole), "jane");
-        let ClientIdentity::Certified(connection) = known.identify()(&whole) else {
+        let PeerIdentity::Certified(connection) = known.identify()(&whole) else {
             panic!("no certificate")
         };
         check_user(connection.peer(), "jane");
         known.replace(&TrustedAuthorities::default());
-        assert_eq!(connection.peer(), ClientIdentity::InvalidCertificate);
+        assert_eq!(connection.peer(), PeerIdentity::InvalidCertificate);
     }
 }

@@ -39,7 +39,7 @@ pub use anonymous::Anonymous;
 pub(crate) use anonymous::Unauthenticated;
 pub use authorities::{Authorities, Certified, TrustedAuthorities};
 pub use oidc::{AuthenticationConfiguration, Issuers};
-pub use peer::ClientIdentity;
+pub use peer::PeerIdentity;
 pub(crate) use peer::{PeerClaim, RequestOrigin};
 pub use proxy_headers::ProxyHeaders;
 pub use static_token::{StaticTokens, TokenFileError, TokenFileWarning};

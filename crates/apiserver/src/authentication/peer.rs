@@ -15,7 +15,7 @@ use mizzen_value::percent::decode;
 
 /// The identity of a client by its certificate.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum ClientIdentity {
+pub enum PeerIdentity {
     /// The client has no certificate.
     #[default]
     NoCertificate,
@@ -50,15 +50,15 @@ pub(crate) struct RequestOrigin {
     pub address: Option<IpAddr>,
 }
 
-impl ClientIdentity {
+impl PeerIdentity {
     /// The claim of a request on this connection.
     pub(crate) fn claim(&self) -> PeerClaim {
         match self {
-            ClientIdentity::NoCertificate => PeerClaim::None,
-            ClientIdentity::InvalidCertificate => PeerClaim::Failed,
-            ClientIdentity::User(user) => PeerClaim::Authenticated(user.clone()),
-            ClientIdentity::FrontProxy(own) => PeerClaim::FrontProxy(own.clone()),
-            ClientIdentity::Certified(certified) => certified.peer().claim(),
+            PeerIdentity::NoCertificate => PeerClaim::None,
+            PeerIdentity::InvalidCertificate => PeerClaim::Failed,
+            PeerIdentity::User(user) => PeerClaim::Authenticated(user.clone()),
+            PeerIdentity::FrontProxy(own) => PeerClaim::FrontProxy(own.clone()),
+            PeerIdentity::Certified(certified) => certified.peer().claim(),
         }
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(peer: ClientIdentity, name: &str, expected: PeerClaim) {
+    fn check(peer: PeerIdentity, name: &str, expected: PeerClaim) {
         let headers = HeaderMap::from_iter([(
             http::HeaderName::from_static("x-remote-user"),
             name.parse().unwrap(),
@@ -143,11 +143,11 @@ mod tests {
                 ..User::component("jane")
             })
         };
-        check(ClientIdentity::FrontProxy(None), "jane", jane());
-        check(ClientIdentity::FrontProxy(Some(own())), "jane", jane());
-        check(ClientIdentity::FrontProxy(None), "", PeerClaim::Failed);
+        check(PeerIdentity::FrontProxy(None), "jane", jane());
+        check(PeerIdentity::FrontProxy(Some(own())), "jane", jane());
+        check(PeerIdentity::FrontProxy(None), "", PeerClaim::Failed);
         check(
-            ClientIdentity::FrontProxy(Some(own())),
+            PeerIdentity::FrontProxy(Some(own())),
             "",
             PeerClaim::Authenticated(own()),
         );
@@ -155,14 +155,10 @@ mod tests {
 
     #[test]
     fn proxy_headers_of_other_clients_are_ignored() {
-        check(ClientIdentity::NoCertificate, "jane", PeerClaim::None);
+        check(PeerIdentity::NoCertificate, "jane", PeerClaim::None);
+        check(PeerIdentity::InvalidCertificate, "jane", PeerClaim::Failed);
         check(
-            ClientIdentity::InvalidCertificate,
-            "jane",
-            PeerClaim::Failed,
-        );
-        check(
-            ClientIdentity::User(User::component("joe")),
+            PeerIdentity::User(User::component("joe")),
             "jane",
             PeerClaim::Authenticated(User::component("joe")),
         );

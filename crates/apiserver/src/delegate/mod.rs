@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// The main API server, as seen by an aggregated one. Cheap to clone.
 ///
 /// ```no_run
-/// # async fn run(registry: mizzen_registry::Registry, identity: mizzen_apiserver::Identity)
+/// # async fn run(registry: mizzen_registry::Registry, identity: mizzen_apiserver::ClientIdentity)
 /// # -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use mizzen_apiserver::Server;

@@ -1,7 +1,7 @@
 //! Outgoing requests to webhooks, aggregated API servers and kubelets, over HTTPS.
 //!
-//! `mizzen-transport` makes the connections. [`WebhookClient`] posts a review to a webhook and reads its response as
-//! client-go would, [`Remote`] does so for the server of a kubeconfig file, [`ServiceResolver`] finds the addresses of
+//! `mizzen-transport` makes the connections. `WebhookClient` posts a review to a webhook and reads its response as
+//! client-go would, [`KubeconfigWebhook`] does so for the server of a kubeconfig file, [`ServiceResolver`] finds the addresses of
 //! Services.
 //!
 //! Invariant: every request has limits: on dialling, on the TLS handshake, on the whole (the caller's), and on the response.

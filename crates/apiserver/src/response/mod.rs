@@ -51,7 +51,7 @@ pub fn text(code: u16, body: impl Into<Body>) -> Response {
 #[derive(Clone)]
 pub(crate) struct AuditJson(pub Bytes);
 
-/// Renders a response. If the audit log needs its JSON and another encoding is sent, the JSON is added as [`Text`].
+/// Renders a response. If the audit log needs its JSON and another encoding is sent, the JSON is added as [`AuditJson`].
 fn with_audit_json(accept: Accept, make: impl Fn(Accept) -> Response) -> Response {
     let mut answer = make(Accept {
         audited: false,

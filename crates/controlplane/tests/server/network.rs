@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authentication::ClientIdentity as Known;
+use mizzen_apiserver::authentication::PeerIdentity as Known;
 use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::{Server, User};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};

@@ -133,7 +133,7 @@ impl ReferencedObjects {
         (!referenced.needs.is_empty()).then(|| Box::new(referenced))
     }
 
-    /// The objects to read now; not returned again before [`ReferencedObjects::take`].
+    /// The objects to read now; not returned again before [`ReferencedObjects::store`].
     pub fn objects_to_read(&mut self, now: Moment) -> Option<Vec<ObjectKey>> {
         self.due.filter(|due| *due <= now && !self.is_reading)?;
         (self.due, self.asked, self.is_reading) = (None, now, true);

@@ -1,10 +1,10 @@
 //! ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
 //!
-//! [`Policies`] keeps the stored policies with their bindings, compiled once (`configuration`, `spec`). `binding` decides
+//! [`AdmissionPolicies`] keeps the stored policies with their bindings, compiled once (`configuration`, `spec`). `binding` decides
 //! whether one applies to a request, and with which parameters. CEL expressions are evaluated over their variables in
-//! `scene`, some of them lazily; `questions` answers the `authorizer` of expressions. `validate` turns results into denials,
+//! `activation`, some of them lazily; `authorizer` answers the `authorizer` of expressions. `validate` turns results into denials,
 //! warnings and audit annotations, `mutate` changes objects by `patch`. `matchConditions` of webhooks are expressions, too
-//! ([`Conditions`]).
+//! ([`MatchConditions`]).
 //!
 //! Invariant: no evaluation exceeds its cost budget, and none blocks.
 //! Invariant: policies do not apply to policies, so that an administrator cannot be locked out.

@@ -68,7 +68,7 @@ pub(crate) struct VersionedAttributes<'a> {
 }
 
 impl<'a> VersionedAttributes<'a> {
-    /// A write in the requested version. [`with`](Attributes::with) adds the object.
+    /// A write in the requested version. [`with`](VersionedAttributes::with) adds the object.
     pub(crate) fn asked(
         call: &'a ResourceCall<'a>,
         old: Option<&'a Value>,

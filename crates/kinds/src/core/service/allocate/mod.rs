@@ -1,6 +1,6 @@
 //! Allocation and release of a service's cluster IPs and node ports.
 //!
-//! Runs before the other hooks, because its results are validated with the rest. The [`Pool`] tracks free addresses and
+//! Runs before the other hooks, because its results are validated with the rest. The [`ServiceIpPool`] tracks free addresses and
 //! ports; this module decides which ones a service needs.
 //!
 //! Kubernetes: pkg/registry/core/service/storage/{alloc,storage}.go.
