@@ -35,7 +35,7 @@ const KUBELET_ADDRESS_TYPES: [&str; 5] = [
 /// How a Kubernetes API server is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What every API server is told. Its admission plug-ins and node authorizer are replaced by those of this crate.
+    /// The options of the generic API server. Its admission plug-ins and node authorizer are replaced by those of this crate.
     pub server: mizzen_apiserver::Options,
     /// Serve versions that Kubernetes has removed, too.
     pub legacy_apis: bool,

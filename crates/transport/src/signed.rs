@@ -1,7 +1,7 @@
 //! Has one certificate signed another, and might it? In the words of Go's `crypto/x509`.
 //!
 //! ring has no curve but P-256, P-384 and Curve25519, and no PSS for keys of less than 2048 bits, so that an authority
-//! with a key of P-521 vouches for nothing here. It is told apart from a wrong signature.
+//! with a key of P-521 vouches for nothing here. The error differs from that of a wrong signature.
 
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use x509_parser::prelude::{SubjectPublicKeyInfo, X509Certificate, X509Version};
