@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Condenses Kubernetes' published facts into the data files of crates/kinds.
+"""Condenses Kubernetes' published facts into the data files of crates/schemas.
 
     tools/condense.py --facts ../shared/facts              write crates/schemas/data/*.kinds
     tools/condense.py --facts ../shared/facts --check      compare crates/schemas/data with the facts, write nothing

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Condenses the objects that Kubernetes makes at start into the data files of crates/cluster.
 
-    tools/condense_access.py --facts ../shared/facts            write crates/cluster/data/{access.roles,flow.yaml}
+    tools/condense_access.py --facts ../shared/facts            write crates/bootstrap/data/{access.roles,flow.yaml}
     tools/condense_access.py --facts ../shared/facts --check    say which files differ from the facts, write nothing
 
 The fact is bootstrap.json: roles, bindings, flow schemas and priority levels as upstream has them after its
-controllers have run. crates/cluster/data/README.md describes the files.
+controllers have run. crates/bootstrap/data/README.md describes the files.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     facts = json.loads((arguments.facts / "bootstrap.json").read_text())
-    folder = REPOSITORY / "crates" / "cluster" / "data"
+    folder = REPOSITORY / "crates" / "bootstrap" / "data"
     files = {folder / "access.roles": access(facts), folder / "flow.yaml": load(facts)}
     differing = [file for file, text in files.items() if not file.exists() or file.read_text() != text]
     if arguments.check:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Condenses the shapes of Go's structs, which the hash of a pod template is made of, into crates/controllers/data.
+"""Condenses the shapes of Go's structs, which the hash of a pod template is made of, into crates/workloads/data.
 
-    tools/condense_go_types.py --source k8s.io            write crates/controllers/data/pod-template.types
+    tools/condense_go_types.py --source k8s.io            write crates/workloads/data/pod-template.types
     tools/condense_go_types.py --source k8s.io --check    say whether the file differs, write nothing
 
 The source is a folder with Kubernetes' modules `api` and `apimachinery`. Only names, types and the order of fields
@@ -18,7 +18,7 @@ import re
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-TARGET = REPOSITORY / "crates/controllers/data/pod-template.types"
+TARGET = REPOSITORY / "crates/workloads/data/pod-template.types"
 ROOT = "v1.PodTemplateSpec"
 
 # Where a package's types are, and by which names its files know other packages.

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use mizzen_apiserver::jose::{ALGORITHMS, PublicKey, Unverified};
+use mizzen_authentication::jose::{ALGORITHMS, PublicKey, Unverified};
 use mizzen_value::json;
 
 /// A compact JWS: a header, claims and a signature.

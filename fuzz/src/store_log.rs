@@ -31,7 +31,7 @@ fn open(dir: &Path) -> Option<(String, usize)> {
             store.keyspace("s").snapshot().len(),
         )),
         // Without a key encrypted records cannot be decrypted.
-        Err(OpenError::Sealed { .. }) => None,
+        Err(OpenError::Decrypt { .. }) => None,
         Err(error @ OpenError::Corrupt { .. }) => {
             assert!(error.to_string().contains("00000001.log"), "{error}");
             None

@@ -13,7 +13,7 @@ pub trait KindStrategy {
     fn default(_object: &mut Value) {}
 
     /// See [`Hooks::normalize`].
-    fn read(_object: &mut Value) -> Result<(), String> {
+    fn normalize(_object: &mut Value) -> Result<(), String> {
         Ok(())
     }
 
@@ -21,7 +21,7 @@ pub trait KindStrategy {
     fn prepare(_new: &mut Value, _old: Option<&Value>, _context: &HookContext) {}
 
     /// See [`Hooks::object_for_managed_fields`].
-    fn foresee(_object: &Value) -> Option<Value> {
+    fn object_for_managed_fields(_object: &Value) -> Option<Value> {
         None
     }
 
@@ -48,7 +48,7 @@ pub trait KindStrategy {
     }
 
     /// See [`Hooks::grace_period`].
-    fn grace(_object: &Value, _asked: Option<i64>) -> Option<i64> {
+    fn grace_period(_object: &Value, _requested: Option<i64>) -> Option<i64> {
         None
     }
 
@@ -58,7 +58,7 @@ pub trait KindStrategy {
     }
 
     /// See [`Hooks::is_removal_blocked`].
-    fn is_held(_object: &Value) -> bool {
+    fn is_removal_blocked(_object: &Value) -> bool {
         false
     }
 
@@ -80,11 +80,11 @@ pub struct Behaviour {
     /// See [`Hooks::default`].
     pub default: fn(&mut Value),
     /// See [`Hooks::normalize`].
-    pub read: fn(&mut Value) -> Result<(), String>,
+    pub normalize: fn(&mut Value) -> Result<(), String>,
     /// See [`Hooks::prepare`].
     pub prepare: fn(&mut Value, Option<&Value>, &HookContext),
     /// See [`Hooks::object_for_managed_fields`].
-    pub foresee: fn(&Value) -> Option<Value>,
+    pub object_for_managed_fields: fn(&Value) -> Option<Value>,
     /// See [`Hooks::validate`].
     pub validate: fn(&Value, Option<&Value>, &HookContext, &mut Violations),
     /// See [`Hooks::validate_unconverted`].
@@ -100,11 +100,11 @@ pub struct Behaviour {
     /// See [`Hooks::row_conditions`].
     pub row_conditions: fn(&Value) -> Vec<Value>,
     /// See [`Hooks::grace_period`].
-    pub grace: fn(&Value, Option<i64>) -> Option<i64>,
+    pub grace_period: fn(&Value, Option<i64>) -> Option<i64>,
     /// See [`Hooks::mark_deleted`].
     pub mark_deleted: fn(&mut Value, &str) -> bool,
     /// See [`Hooks::is_removal_blocked`].
-    pub is_held: fn(&Value) -> bool,
+    pub is_removal_blocked: fn(&Value) -> bool,
     /// See [`Hooks::to_stored`].
     pub to_stored: fn(&mut Value),
     /// See [`Hooks::from_stored`].
@@ -119,9 +119,9 @@ impl Behaviour {
     pub const fn of<S: KindStrategy>() -> Behaviour {
         Behaviour {
             default: S::default,
-            read: S::read,
+            normalize: S::normalize,
             prepare: S::prepare,
-            foresee: S::foresee,
+            object_for_managed_fields: S::object_for_managed_fields,
             validate: S::validate,
             validate_unconverted: S::validate_unconverted,
             warnings: S::warnings,
@@ -129,9 +129,9 @@ impl Behaviour {
             cells: |_, _| Vec::new(),
             row_rank: None,
             row_conditions: |_| Vec::new(),
-            grace: S::grace,
+            grace_period: S::grace_period,
             mark_deleted: S::mark_deleted,
-            is_held: S::is_held,
+            is_removal_blocked: S::is_removal_blocked,
             to_stored: S::to_stored,
             from_stored: S::from_stored,
         }
@@ -144,7 +144,7 @@ impl Hooks for Behaviour {
     }
 
     fn normalize(&self, object: &mut Value) -> Result<(), String> {
-        (self.read)(object)
+        (self.normalize)(object)
     }
 
     fn prepare(&self, new: &mut Value, old: Option<&Value>, context: &HookContext) {
@@ -152,7 +152,7 @@ impl Hooks for Behaviour {
     }
 
     fn object_for_managed_fields(&self, object: &Value) -> Option<Value> {
-        (self.foresee)(object)
+        (self.object_for_managed_fields)(object)
     }
 
     fn validate(
@@ -189,8 +189,8 @@ impl Hooks for Behaviour {
         (self.row_conditions)(object)
     }
 
-    fn grace_period(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
-        (self.grace)(object, asked)
+    fn grace_period(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
+        (self.grace_period)(object, requested)
     }
 
     fn mark_deleted(&self, object: &mut Value, now: &str) -> bool {
@@ -198,7 +198,7 @@ impl Hooks for Behaviour {
     }
 
     fn is_removal_blocked(&self, object: &Value) -> bool {
-        (self.is_held)(object)
+        (self.is_removal_blocked)(object)
     }
 
     fn to_stored(&self, object: &mut Value) {

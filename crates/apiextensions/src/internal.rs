@@ -179,8 +179,7 @@ pub fn shown(ty: &str, value: &Value) -> Value {
                 ("", name) => shown(name, value),
                 (_, _) if value.is_null() => Value::Null,
                 ("[]", name) => value
-                    .list()
-                    .iter()
+                    .items()
                     .map(|item| shown(name, item))
                     .collect::<Vec<_>>()
                     .into(),

@@ -2,7 +2,8 @@
 //! admission.
 //!
 //! [`definition`] defaults and validates CustomResourceDefinitions, [`expression`] compiles what policies and webhooks say in
-//! CEL. The other modules are what these share with the built-in kinds of `mizzen-kinds`.
+//! CEL, [`type_check`] warns of expressions that do not fit the types of a kind. The other modules are shared with the built-in
+//! kinds of `mizzen-kinds`.
 //!
 //! ```
 //! use mizzen_apiextensions::expression::{ExpressionCompiler, ExpressionVariables, ExpressionResult};
@@ -19,6 +20,7 @@ pub mod expression;
 pub mod internal;
 pub mod pem;
 pub mod rules;
+pub mod type_check;
 
 pub use behaviour::{Behaviour, KindStrategy};
 pub use definition::{approval_condition, structural_condition};

@@ -9,15 +9,15 @@ use std::sync::{Arc, OnceLock};
 
 use mizzen_object::schema::Schemas;
 use mizzen_object::{GroupVersionKind, Hooks, Kind};
+use mizzen_openapi::{OpenApi, Published};
+use mizzen_outgoing::OutgoingClient;
 use mizzen_registry::{Convert, Record, Registry, Resource, Store};
+use mizzen_serving::MetaSchemas;
 use mizzen_value::Str;
 
 use crate::crd::{CrdDependencies, CustomDefinition, DefinitionSnapshot, TakenNames};
 use crate::discovery::{self, Group};
-use crate::outgoing::OutgoingClient;
 use crate::request::ResourcePath;
-use crate::types::MetaSchemas;
-use mizzen_openapi::{OpenApi, Published};
 
 /// The kinds that a server has from the beginning, as its composer gives them.
 #[derive(Clone)]
@@ -91,6 +91,12 @@ impl ServedKind {
             None => (key, Resource::new(store, kind, stored)),
         }
     }
+}
+
+/// Where a path leads, as of one snapshot of the definitions.
+pub(crate) struct Route {
+    pub resource: Result<Resource, RouteError>,
+    definitions: Arc<DefinitionSnapshot>,
 }
 
 /// Where a path leads that leads to no resource.
@@ -280,16 +286,29 @@ impl Catalog {
         self.subresources.get(&key).cloned()
     }
 
-    /// The resource that a path is about.
-    pub(crate) fn find(&self, path: &ResourcePath) -> Result<Resource, RouteError> {
+    /// Resolves a path.
+    pub(crate) fn route(&self, path: &ResourcePath) -> Route {
+        let definitions = self.custom();
         let resource = self
             .get(&path.group, &path.version, &path.resource)
             .filter(|resource| fits(resource, path));
-        resource.ok_or(if self.knows_group(&path.group) {
+        let resource = resource.ok_or(if self.knows_group(&path.group) {
             RouteError::Resource
         } else {
             RouteError::Group
-        })
+        });
+        Route {
+            resource,
+            definitions,
+        }
+    }
+
+    /// Resolves a path again if a definition has changed since it was resolved, or if it was resolved by another
+    /// server.
+    pub(crate) fn refresh(&self, path: &ResourcePath, route: &mut Route) {
+        if !Arc::ptr_eq(&route.definitions, &*self.custom.read()) {
+            *route = self.route(path);
+        }
     }
 
     /// Whether anything is served in a group.

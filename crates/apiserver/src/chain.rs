@@ -3,28 +3,29 @@
 //! panic recovery → audit ID → CORS → request info → authentication → audit → metrics → deadline → impersonation →
 //! priority and fairness → authorization → aggregation → body → verb or non-resource path → compression → headers.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use mizzen_audit::Layer;
+use mizzen_authentication::{PeerClaim, RequestOrigin, warning};
+use mizzen_flowcontrol::FlowTicket;
 use mizzen_object::{Status, User};
+use mizzen_serving::request_line;
 use mizzen_value::clock::uuid;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span};
 
 use crate::aggregation::{self, OtherServer, RequestStreams};
-use crate::audit::{self, Layer};
-use crate::authentication::{PeerClaim, RequestOrigin, Unauthenticated, authenticate, warning};
-use crate::authorization::request::request_attributes;
 use crate::deadline::Deadline;
-use crate::flowcontrol::{FlowTicket, HeldSeats};
 use crate::metrics::{RequestLabels, Terminated};
 use crate::receive::receive;
 use crate::recover::Recover;
 use crate::request::{Request, RequestInfo, RequestQuery, RequestTarget};
 use crate::response::{self, Accept, Response, ResponseLease};
 use crate::server::ServerParts;
-use crate::{authorization, non_resource, request_line, verbs};
+use crate::{audit, authorization, flowcontrol, non_resource, verbs};
 
 /// The header with the audit ID of a request.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -37,6 +38,10 @@ const TIMEOUT_BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":
 /// Kubernetes: Go's HTTP/2 server buffers this much of a response. A response that fits does not wait for its reader, and
 /// its seat is released as soon as it is complete (http2/server.go, handlerChunkWriteSize).
 const BUFFERED: u64 = 4 * 1024;
+
+/// A response extension: the request was not authenticated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unauthenticated;
 
 /// A request as it arrives, before any filter.
 pub(crate) struct IncomingRequest {
@@ -88,10 +93,12 @@ async fn handle(server: &Arc<ServerParts>, request: IncomingRequest) -> Response
         }
     };
     let started = Instant::now();
+    let route = info.resource().map(|path| server.catalog.route(path));
 
     let mut request = Request {
         method,
         info,
+        route,
         query,
         headers,
         body,
@@ -111,9 +118,10 @@ async fn handle(server: &Arc<ServerParts>, request: IncomingRequest) -> Response
     span.in_scope(|| tracing::debug!(duration_us, "request served"));
     // The response holds the seat of its request until it has been written.
     let size = http_body::Body::size_hint(answer.body()).exact();
-    let seat = match size.is_some_and(|size| size <= BUFFERED) {
-        true => HeldSeats::default(),
-        false => request.ticket.take_held(),
+    let is_buffered = size.is_some_and(|size| size <= BUFFERED);
+    let seat: Option<Box<dyn Any + Send + Sync>> = match is_buffered {
+        true => None,
+        false => Some(Box::new(request.ticket.take_held())),
     };
     answer.map(|body| body.leased(ResponseLease::new(request.user.name.clone(), seat)))
 }
@@ -129,7 +137,11 @@ async fn handle_in_span(
     let user = match request.apply_timeout() {
         Ok(()) => {
             let path = request.uri.path();
-            authenticate(server, claim, path, &mut request.headers, started).await
+            let headers = &mut request.headers;
+            let authenticator = &server.authenticator;
+            authenticator
+                .authenticate(claim, path, headers, started)
+                .await
         }
         Err(status) => Err(status),
     };
@@ -146,7 +158,7 @@ async fn handle_in_span(
         add_response_headers(server, &request.headers, &mut answer);
         return answer;
     }
-    let observed = RequestLabels::new(server, request);
+    let observed = RequestLabels::new(request);
     let _inflight = server.metrics.begin(&observed);
     let answer = match rejected {
         Some(status) => failure(server, request, &status),
@@ -157,7 +169,7 @@ async fn handle_in_span(
                 .await
         }
     };
-    let answer = request.record.record_response(&server.types, answer).await;
+    let answer = audit::record_response(&request.record, &server.types, answer).await;
     let mut answer = response::compress(&request.headers, answer);
     add_response_headers(server, &request.headers, &mut answer);
     response::warn(&mut answer, warning.as_slice());
@@ -166,7 +178,7 @@ async fn handle_in_span(
         let hint = hints.and_then(|hints| hints.not_found(request));
         response::warn(&mut answer, hint.as_slice());
     }
-    request.ticket.set_response_headers(&mut answer);
+    request.ticket.set_response_headers(answer.headers_mut());
     server.metrics.end(&observed, started.elapsed(), &answer);
     stranger.and_then(|stranger| answer.extensions_mut().insert(stranger));
     answer
@@ -197,7 +209,7 @@ fn add_response_headers(server: &ServerParts, request_headers: &HeaderMap, answe
 /// Ends a request at its deadline; a write that has not been committed by then is not stored. A long-running request lasts
 /// as long as its client is connected (server/filters/timeout.go).
 async fn handle_within_deadline(server: &Arc<ServerParts>, request: &mut Request) -> Response {
-    let is_long_running = request_attributes(request).is_long_running();
+    let is_long_running = request.attributes().is_long_running();
     let deadline = request.deadline.at();
     let handled = handle_authenticated(server, request);
     let outcome = match is_long_running {
@@ -227,11 +239,11 @@ async fn handle_authenticated(
     server: &Arc<ServerParts>,
     request: &mut Request,
 ) -> Result<Response, Status> {
-    if let Err(status) = authorization::impersonate::impersonate(server, request).await {
+    if let Err(status) = authorization::impersonate(server, request).await {
         return Ok(forbidden(server, request, &status));
     }
     let queued = Instant::now();
-    let admitted = server.flow_control.admit(server, request).await;
+    let admitted = flowcontrol::admit(server, request).await;
     request.record.add_latency_since(Layer::QueueWait, queued);
     if let Err(rejected) = admitted {
         return Ok(terminated(rejected));
@@ -251,6 +263,9 @@ async fn handle_authenticated(
     match timeout_at(request.deadline.at(), receive(request)).await {
         Ok(received) => received?,
         Err(_) => return Ok(timed_out()),
+    }
+    if let (Some(path), Some(route)) = (request.info.resource(), &mut request.route) {
+        server.catalog.refresh(path, route);
     }
     match request.info.target() {
         RequestTarget::NonResource(path) => non_resource::serve(server, request, path).await,

@@ -6,7 +6,6 @@ use mizzen_object::Status;
 use mizzen_value::time::duration_nanos;
 use tokio::time::Instant;
 
-use crate::authorization::request::request_attributes;
 use crate::request::Request;
 
 /// The longest that a request waits in a queue, whatever its timeout.
@@ -56,7 +55,7 @@ impl Request {
     /// Applies the client's `timeout` parameter. Long-running requests have none.
     pub(crate) fn apply_timeout(&mut self) -> Result<(), Status> {
         let timeout = self.query.text("timeout");
-        if timeout.is_empty() || request_attributes(self).is_long_running() {
+        if timeout.is_empty() || self.attributes().is_long_running() {
             return Ok(());
         }
         let problem = |error| format!("invalid timeout specified in the request URL - {error}");

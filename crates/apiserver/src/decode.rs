@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use mizzen_object::decode::{DecodeError, Decoded, TypeMeta, decode, type_meta};
-use mizzen_object::schema::Struct;
+use mizzen_object::decode::{DecodeError, Decoded, TypeMeta, decode, decode_value, type_meta};
+use mizzen_object::schema::{CanonicalObject, Struct};
 use mizzen_object::{GroupVersionKind, Kind, Status, Violations, default, proto};
 use mizzen_value::{Str, Value, json, yaml};
 
@@ -106,7 +106,7 @@ pub fn decode_body(
     call: &ResourceCall,
     kind: &Kind,
     strictness: FieldValidation,
-) -> Result<Value, Status> {
+) -> Result<CanonicalObject, Status> {
     let ResourceCall {
         server,
         request,
@@ -137,10 +137,10 @@ pub fn decode_body(
     if (&stated.group, &stated.version) != (&gvk.group, &gvk.version) {
         return Err(version_mismatch(&stated, gvk));
     }
-    let mut value = checked.value;
-    apply_defaults(kind, &mut value).map_err(|problem| cannot_handle(gvk, gvk, &problem))?;
-    request.record.set_request_object(gvk, &kind.root, &value);
-    Ok(value)
+    let object =
+        apply_defaults(kind, checked.value).map_err(|problem| cannot_handle(gvk, gvk, &problem))?;
+    request.record.set_request_object(gvk, &kind.root, &object);
+    Ok(object)
 }
 
 /// Decodes the body as a kind that is no resource, such as a Scale. `also` is a second version that is accepted.
@@ -184,13 +184,29 @@ pub(crate) fn stated_kind(object: &Value) -> GroupVersionKind {
     }
 }
 
+/// Whether an object states this kind, and only this.
+pub(crate) fn states_exactly(object: &Value, gvk: &GroupVersionKind) -> bool {
+    // Go finds these two fields in any case.
+    let is_other_case = |name: &str| {
+        ["kind", "apiVersion"]
+            .iter()
+            .any(|field| name.eq_ignore_ascii_case(field) && name != *field)
+    };
+    object["kind"].str() == gvk.kind
+        && object["apiVersion"].str() == gvk.api_version()
+        && !object.entries().any(|(name, _)| is_other_case(name))
+}
+
 /// Applies the defaults of the kind. Fails if the value cannot be an object of the kind.
-pub(crate) fn apply_defaults(kind: &Kind, value: &mut Value) -> Result<(), String> {
-    kind.hooks.normalize(value)?;
-    default::apply(&kind.root, value);
-    kind.hooks.default(value);
-    mizzen_object::schema::canonical(&kind.root, value);
-    Ok(())
+///
+/// Invariant: this is where a write brings its object into canonical form. Later stages keep it.
+pub(crate) fn apply_defaults(kind: &Kind, mut value: Value) -> Result<CanonicalObject, String> {
+    kind.hooks.normalize(&mut value)?;
+    default::apply(&kind.root, &mut value);
+    kind.hooks.default(&mut value);
+    let mut object = CanonicalObject::from(value);
+    object.restore(&kind.root);
+    Ok(object)
 }
 
 /// Rejects, turns into warnings or drops the strict errors.
@@ -353,30 +369,33 @@ struct BodyDecoder<'a> {
 }
 
 impl BodyDecoder<'_> {
-    /// The fast path: JSON of the expected kind without strict errors, in one scan. A body that it declines is decoded
-    /// again, step by step, for the right error.
+    /// The fast path: JSON or YAML of the expected kind without strict errors, in one scan. A body that it declines is
+    /// decoded again, step by step, for the right error.
     fn decode_fast(&self, body_type: BodyType, body: &[u8]) -> Option<DecodedBody> {
-        if body_type != BodyType::Json {
-            return None;
-        }
-        let Decoded { value, complaints } = decode(self.root, body).ok()?;
-        let is_expected = |field: &str, expected: &str| {
-            let stated = value[field].str();
-            stated == expected || stated.is_empty() && self.root.rest().is_none()
+        let value = match body_type {
+            BodyType::Json => {
+                let Decoded { value, complaints } = decode(self.root, body).ok()?;
+                complaints.is_empty().then_some(value)?
+            }
+            BodyType::Yaml => {
+                let read = yaml::read(body).ok()?;
+                match read.complaint {
+                    None => decode_value(self.root, read.value)?,
+                    Some(_) => return None,
+                }
+            }
+            BodyType::Protobuf => return None,
         };
-        // Go finds these two fields in any case; then the slow path decides.
-        let is_other_case = |name: &str| {
-            ["kind", "apiVersion"]
-                .iter()
-                .any(|field| name.eq_ignore_ascii_case(field) && name != *field)
-        };
-        let is_clean = complaints.is_empty()
-            && is_expected("kind", &self.gvk.kind)
-            && is_expected("apiVersion", &self.gvk.api_version())
-            && !value.entries().any(|(name, _)| is_other_case(name));
-        is_clean.then_some(DecodedBody {
+        let (is_custom, gvk) = (self.root.rest().is_some(), self.gvk);
+        let is_expected = states_exactly(&value, gvk)
+            || !is_custom && {
+                let (kind, version) = (value["kind"].str(), value["apiVersion"].str());
+                (kind.is_empty() || kind == gvk.kind)
+                    && (version.is_empty() || version == gvk.api_version())
+            };
+        is_expected.then_some(DecodedBody {
             value,
-            strict_errors: complaints,
+            strict_errors: Vec::new(),
         })
     }
 

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use mizzen_object::managed_fields::{FieldManager, FieldSet, VersionConverter, manager_name};
-use mizzen_object::schema::Struct;
+use mizzen_object::schema::{CanonicalObject, Struct};
 use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::Resource;
 use mizzen_value::Value;
@@ -38,13 +38,13 @@ impl<'a> RequestFieldManager<'a> {
     }
 
     /// [`update`](Self::update), for kinds with a conversion webhook, too.
-    pub async fn update_any(&self, old: Option<&Value>, new: &mut Value) {
+    pub async fn update_any(&self, old: Option<&Value>, new: &mut CanonicalObject) {
         if self.call.resource.converts_locally() {
-            return self.update(old, new);
+            return self.update_in_form(old, new);
         }
         loop {
             let mut attempt = new.clone();
-            self.update(old, &mut attempt);
+            self.update_in_form(old, &mut attempt);
             if !self.versions.fetch().await {
                 *new = attempt;
                 return;
@@ -66,6 +66,16 @@ impl<'a> RequestFieldManager<'a> {
         }
     }
 
+    /// [`update`](Self::update) of an object that keeps its form.
+    fn update_in_form(&self, old: Option<&Value>, new: &mut CanonicalObject) {
+        let is_last = !self.call.resource.is_custom() && !new["metadata"].is_empty();
+        match is_last {
+            // Managed fields are the last field of the metadata.
+            true => new.edit_in_form(|new| self.update(old, new)),
+            false => self.update(old, new),
+        }
+    }
+
     /// Makes the manager of this request the owner of what `new` changes.
     pub fn update(&self, old: Option<&Value>, new: &mut Value) {
         let subresource = !self.call.path.subresource.is_empty();
@@ -77,8 +87,10 @@ impl<'a> RequestFieldManager<'a> {
             return self.own(old, new);
         };
         self.own(old, &mut owned);
-        let owners = owned["metadata"]["managedFields"].clone();
-        new.entry("metadata").set("managedFields", owners);
+        match owned["metadata"]["managedFields"].clone() {
+            Value::Null => drop(new.entry("metadata").remove("managedFields")),
+            owners => new.entry("metadata").set("managedFields", owners),
+        }
     }
 
     /// The object whose fields are owned, if it differs from `new`: as it will be read from storage, or with the fields

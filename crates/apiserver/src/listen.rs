@@ -16,27 +16,23 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use mizzen_authentication::{Identify, PeerIdentity, RequestOrigin};
+use mizzen_serving::request_line::{self, RequestLineFault};
+use mizzen_serving::{
+    Ambiguous, Cancelled, CloseNotify, CloseReason, Coalesce, ConnectionTracker, FrameBudget,
+    InspectedStream, LingerFlag, PathScanner, RequestScanner, RewrittenStream, TrackedBody,
+    WholeBody,
+};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::Server;
 use crate::aggregation::RequestStreams;
-use crate::authentication::{PeerIdentity, RequestOrigin, Unauthenticated};
-use crate::chain::{self, IncomingRequest};
-use crate::close_notify::{CloseNotify, LingerFlag};
-use crate::coalesce::Coalesce;
-use crate::connection_limits::{Cancelled, CloseReason, ConnectionTracker, TrackedBody};
-use crate::frame_budget::FrameBudget;
-use crate::framing::{Ambiguous, RequestScanner, RewrittenStream};
-use crate::http2_path::PathScanner;
-use crate::inspect::InspectedStream;
-use crate::receive::WholeBody;
-use crate::request_line::{self, RequestLineFault};
+use crate::chain::{self, IncomingRequest, Unauthenticated};
 use crate::response::{self, Response};
 
 /// How long a TLS handshake may take.
@@ -55,9 +51,6 @@ const MAX_HEADERS: usize = 1_000;
 const MAX_UNSEEN_RESETS: usize = 20;
 /// How many streams the server resets for protocol errors before it closes the connection.
 const MAX_FAULTS: usize = 256;
-
-/// Identifies a client by its certificate chain.
-pub type Identify = Arc<dyn Fn(&[CertificateDer<'static>]) -> PeerIdentity + Send + Sync>;
 
 /// Where and how a server is served.
 pub struct SecureServing {
@@ -105,11 +98,7 @@ pub async fn listen(server: Server, serving: SecureServing, stop: impl Future<Ou
             address,
             ending: ending.subscribe(),
         };
-        let acceptor = acceptor.clone();
-        tokio::spawn(async move {
-            connection.run(acceptor, stream).await;
-            drop(place);
-        });
+        connection.spawn(acceptor.clone(), stream, place);
     }
     drop(listener);
     server.stop();
@@ -134,6 +123,15 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
+    /// Serves the connection in a task. Neither generic nor async: the task is compiled in this crate, once, and not
+    /// in each crate that calls `listen`.
+    fn spawn(self, acceptor: TlsAcceptor, stream: TcpStream, place: OwnedSemaphorePermit) {
+        tokio::spawn(async move {
+            self.run(acceptor, stream).await;
+            drop(place);
+        });
+    }
+
     async fn run(self, acceptor: TlsAcceptor, stream: TcpStream) {
         let _ = stream.set_nodelay(true);
         let mut ending = self.ending.clone();
@@ -188,8 +186,10 @@ impl ClientConnection {
             }
             handle(server.clone(), peer.clone(), &requests, request)
         });
-        let stream = InspectedStream::new(stream, FrameBudget::new());
-        let stream = Coalesce::new(RewrittenStream::new(stream, PathScanner::default()));
+        let stream = InspectedStream::new(stream, FrameBudget::default());
+        let stream = RewrittenStream::new(stream, PathScanner::default());
+        let shared = tracker.clone();
+        let stream = Coalesce::new(stream, move || shared.is_shared());
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         self.drive(connection, tracker, http2::Connection::graceful_shutdown)
             .await;
@@ -343,8 +343,8 @@ async fn serve(
         return Response::new(response::Body::from(""));
     }
     if let Some(expires) = peer.expires {
-        let metrics = &server.0.metrics.credentials;
-        metrics.certificate(expires - server.0.registry.now());
+        let authenticator = &server.0.authenticator;
+        authenticator.record_client_certificate(expires - server.0.registry.now());
     }
     let request = IncomingRequest {
         caller: RequestOrigin {

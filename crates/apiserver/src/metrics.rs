@@ -1,11 +1,7 @@
 //! Metrics of requests and watches, under upstream's names where the meaning is the same
 //! (endpoints/metrics/metrics.go).
 
-mod auth;
-mod credential_metrics;
 mod health_checks;
-mod identity;
-mod reloads;
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -13,21 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mizzen_metrics::{Collector as _, Families, Histogram, exponential};
+use mizzen_metrics::{Collector as _, Families, GaugeVec, Histogram, HistogramVec, exponential};
 use mizzen_object::KindData;
 use mizzen_registry::Health;
 use mizzen_value::Str;
 
+use crate::admission::{AdmissionMetrics, Plugin};
 use crate::discovery;
 use crate::request::{Request, RequestTarget, ResourcePath};
 use crate::response::Response;
 use crate::server::ServerParts;
-pub(crate) use auth::{AuthMetrics, AuthenticationOutcome, AuthorizationOutcome, DOUBLING};
-use credential_metrics::CredentialCounts;
-pub(crate) use credential_metrics::TokenUse;
 use health_checks::HealthChecks;
-pub use identity::{api_server_id_hash, set_api_server_id};
-pub use reloads::{Reloads, hash};
 
 /// The upper bounds of the duration buckets, in seconds, as upstream has them.
 const BUCKETS: [f64; 23] = [
@@ -36,6 +28,10 @@ const BUCKETS: [f64; 23] = [
 ];
 /// The upper bounds of response sizes, in bytes.
 const SIZES: [f64; 7] = exponential(1000.0, 10.0);
+/// The upper bounds of the time until the initial events of a watch were sent, in seconds.
+const WATCH_LIST_BOUNDS: [f64; 17] = [
+    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+];
 /// The non-resource paths that have a label of their own.
 const PAGES: [&str; 7] = [
     "/healthz",
@@ -63,10 +59,10 @@ pub(crate) struct RequestLabels {
 impl RequestLabels {
     /// Invariant: the number of series is bounded, whatever clients send: unknown resources and
     /// paths have no labels.
-    pub(crate) fn new(server: &ServerParts, request: &Request) -> RequestLabels {
+    pub(crate) fn new(request: &Request) -> RequestLabels {
         let verb = RequestLabels::verb(request);
         let is_served = |path: &ResourcePath| {
-            server.catalog.find(path).is_ok_and(|resource| {
+            request.resource().is_some_and(|resource| {
                 path.subresource.is_empty()
                     || resource.kind().subresource(&path.subresource).is_some()
             })
@@ -176,12 +172,12 @@ struct WatchedResource {
 }
 
 /// The metrics of a server.
-#[derive(Default)]
 pub(crate) struct ServerMetrics {
     /// When the server started, in Unix seconds.
     pub started: i64,
-    pub auth: AuthMetrics,
-    pub credentials: CredentialCounts,
+    pub admission: AdmissionMetrics,
+    deprecated: GaugeVec<5>,
+    watch_lists: HistogramVec<4>,
     pub health_checks: HealthChecks,
     requests: Mutex<BTreeMap<(RequestLabels, u16), u64>>,
     durations: Mutex<BTreeMap<RequestLabels, Histogram>>,
@@ -228,11 +224,36 @@ impl Drop for WatchGauge {
 }
 
 impl ServerMetrics {
-    pub(crate) fn new(started: i64) -> ServerMetrics {
+    pub(crate) fn new(started: i64, plugins: &[&'static Plugin]) -> ServerMetrics {
         ServerMetrics {
             started,
             health_checks: HealthChecks::new(started),
-            ..ServerMetrics::default()
+            admission: AdmissionMetrics::new(plugins),
+            deprecated: GaugeVec::new(
+                "apiserver_requested_deprecated_apis",
+                "Deprecated APIs that were requested.",
+                [
+                    "group",
+                    "version",
+                    "resource",
+                    "subresource",
+                    "removed_release",
+                ],
+            ),
+            watch_lists: HistogramVec::new(
+                "apiserver_watch_list_duration_seconds",
+                "How long it took to send the initial events of watches.",
+                ["group", "version", "resource", "scope"],
+                &WATCH_LIST_BOUNDS,
+            ),
+            requests: Mutex::default(),
+            durations: Mutex::default(),
+            sizes: Mutex::default(),
+            terminations: Mutex::default(),
+            inflight: Default::default(),
+            watches: Mutex::default(),
+            events: Mutex::default(),
+            tls_handshake_errors: AtomicU64::default(),
         }
     }
 
@@ -276,6 +297,29 @@ impl ServerMetrics {
         }
     }
 
+    /// Notes a request for a deprecated API.
+    pub(crate) fn note_deprecated(&self, path: &ResourcePath, removed_release: &str) {
+        let labels = [
+            path.group.to_string().into(),
+            path.version.to_string().into(),
+            path.resource.to_string().into(),
+            path.subresource.to_string().into(),
+            removed_release.to_owned().into(),
+        ];
+        self.deprecated.set(labels, 1.0);
+    }
+
+    /// Observes how long it took to send the initial events of a watch.
+    pub(crate) fn observe_watch_list(&self, kind: &KindData, scope: &'static str, took: Duration) {
+        let labels = [
+            kind.gvk.group.to_string().into(),
+            kind.gvk.version.to_string().into(),
+            kind.plural.to_string().into(),
+            scope.into(),
+        ];
+        self.watch_lists.observe(labels, took.as_secs_f64());
+    }
+
     /// Counts a watch until the result is dropped.
     pub(crate) fn watching(&self, kind: &KindData) -> WatchGauge {
         let resource = WatchedResource {
@@ -313,17 +357,16 @@ impl ServerMetrics {
         let out = &mut families;
         self.collect_requests(out);
         self.collect_gauges(out);
-        server.audit.counters.collect(out);
+        server.audit.collect(out);
         server.flow_control.collect(out);
         server.unsent.collect(out);
         collect_store(server, out);
-        self.auth.collect(out);
-        self.credentials.collect(out);
+        server.authenticator.collect(out);
+        self.admission.collect(out);
+        self.deprecated.collect(out);
+        self.watch_lists.collect(out);
         collect_version(out);
-        server.authorization.counts.collect(out);
-        server.authorization.impersonations.collect(out);
-        let others = &server.options.authentication.authenticators;
-        others.iter().for_each(|other| other.collect(out));
+        server.authorization.collect(out);
         server.options.metrics.collect(out);
         families
     }
@@ -461,6 +504,11 @@ fn collect_store(server: &ServerParts, out: &mut Families) {
             "The size of stored objects, by resource.",
         )
         .add(group_resource, space.bytes);
+        out.counter(
+            "apiserver_storage_events_received_total",
+            "Changes of stored objects, by resource.",
+        )
+        .add(group_resource, space.n_published);
         if space.decode_errors > 0 {
             out.counter(
                 "apiserver_storage_decode_errors_total",
@@ -497,9 +545,4 @@ fn collect_store(server: &ServerParts, out: &mut Families) {
     .add(&[], failures.compactions);
     out.gauge("mizzen_store_revision", "The latest revision.")
         .add(&[], store.revision().0);
-}
-
-/// Locks counters; parking_lot has no poisoning.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
-    mutex.lock()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use mizzen_object::Status;
+use mizzen_openapi::{OpenApi, SpecDocument};
 use mizzen_value::{Value, json};
 
 use crate::aggregation::{self, OtherServer};
@@ -19,7 +20,6 @@ use crate::openid;
 use crate::request::Request;
 use crate::response::{self, Accept, Response, ResponseEncoding, clauses};
 use crate::server::ServerParts;
-use mizzen_openapi::{OpenApi, SpecDocument};
 
 /// The paths besides API groups and their versions.
 const NON_API_PATHS: [&str; 8] = [
@@ -100,11 +100,10 @@ pub(crate) async fn serve(
     if server.options.component.is_some() && !is_check {
         return Ok(not_found());
     }
-    if let Some(page) = server.flow_control.dump_page(
-        path,
-        !request.query.text("includeRequestDetails").is_empty(),
-    ) {
-        return Ok(page);
+    let has_details = !request.query.text("includeRequestDetails").is_empty();
+    if let Some(text) = server.flow_control.dump(path, has_details) {
+        let media_type = "text/plain; charset=utf-8";
+        return Ok(response::with_body(200, media_type, text));
     }
     let issuer = match path {
         openid::CONFIGURATION => openid::configuration(server, request),

@@ -8,31 +8,35 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use mizzen_audit::{Audit, AuditOptions};
+use mizzen_authentication::{
+    Authentication, AuthenticatorOptions, MergePatchFn, PeerClaim, RequestAuthenticator,
+    RequestOrigin, ServiceAccountTokens, TokenSigner,
+};
+use mizzen_authorization::rbac::Rbac;
+use mizzen_authorization::{
+    Attributes, Authorization, AuthorizationOptions, Authorizer, Decision, ServerAuthorization,
+};
+use mizzen_flowcontrol::{Concurrency, FlowControl};
 use mizzen_object::User;
+use mizzen_outgoing::{ClientIdentity, OutgoingClient, ServiceResolver};
 use mizzen_registry::Registry;
+use mizzen_serving::{MetaSchemas, Unsent, UnsentLimits};
 use mizzen_value::{Value, json};
 use tokio::sync::watch;
 
 use crate::admission::{AdmissionPolicies, Plugin, Webhooks};
 use crate::aggregation::{Aggregation, RequestStreams};
-use crate::audit::{self, Audit};
-use crate::authentication::{Authentication, PeerClaim, RequestOrigin};
-use crate::authorization::{
-    self, Attributes, Authorization, Authorizer, Decision, ServerAuthorization,
-};
+use crate::authorization;
 use crate::catalog::Catalog;
 use crate::chain::{self, IncomingRequest};
 use crate::cors::Cors;
 use crate::crd::{self, CrdProgress};
 use crate::extend::{Extensions, NonResourceHandler};
-use crate::flowcontrol::{self, Concurrency, FlowControl};
+use crate::flowcontrol;
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
 use crate::metrics::ServerMetrics;
-use crate::outgoing::{ClientIdentity, OutgoingClient};
 use crate::response::Response;
-use crate::token::{ServiceAccountTokens, TokenSigner, VerifiedTokens};
-use crate::types::MetaSchemas;
-use crate::unsent::{Unsent, UnsentLimits};
 use crate::verbs::WatchFrameCache;
 use crate::zpages::Zpages;
 
@@ -73,7 +77,7 @@ pub struct Options {
     /// Whose figures are shown with those of the server.
     pub metrics: mizzen_metrics::Registry,
     /// What is remembered of requests; nothing if it is none.
-    pub audit: Option<audit::AuditOptions>,
+    pub audit: Option<AuditOptions>,
     /// How many requests are answered at a time.
     pub concurrency: Concurrency,
     /// The host, and the port unless it is the own one, in URLs that clients outside are given; `advertise` without.
@@ -185,12 +189,12 @@ pub struct ServerParts {
     pub(crate) metrics: ServerMetrics,
     pub(crate) flow_control: FlowControl,
     pub(crate) unsent: Arc<Unsent>,
+    pub(crate) authenticator: RequestAuthenticator,
     pub(crate) authorization: ServerAuthorization,
     /// Calls webhooks and aggregated API servers.
     pub client: OutgoingClient,
     /// The watch events that were written last.
     pub(crate) frames: Arc<WatchFrameCache>,
-    pub(crate) verified_tokens: VerifiedTokens,
     pub(crate) webhooks: Webhooks,
     pub(crate) policies: AdmissionPolicies,
     pub(crate) aggregation: Aggregation,
@@ -217,23 +221,39 @@ impl Server {
         options: Options,
         extensions: Extensions,
     ) -> Server {
-        let client = OutgoingClient::new(
-            &registry,
-            &catalog,
-            options.front_proxy.clone(),
-            &options.advertise,
-        );
+        let find = |group: &str, version: &str, plural: &str| catalog.get(group, version, plural);
+        let services = ServiceResolver::new(&registry, find, &options.advertise);
+        let client = OutgoingClient::new(&registry, options.front_proxy.clone(), services);
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
         let policies = AdmissionPolicies::new(&catalog);
         let aggregation = Aggregation::new(&catalog);
-        let access = ServerAuthorization::new(&registry, &catalog, &options);
+        let roles = |plural: &str| catalog.get("rbac.authorization.k8s.io", "v1", plural);
+        let access = AuthorizationOptions {
+            authorizers: options.authorizers.clone(),
+            authorization: options.authorization.clone(),
+            rbac: Rbac::find(roles).map(Arc::new),
+            node: options.node_authorizer.and_then(|make| make(&catalog)),
+        };
+        let access = ServerAuthorization::new(&registry, access);
         let audit = Arc::new(Audit::new(options.audit.clone(), &registry));
-        let fairness = FlowControl::new(&catalog, options.concurrency, registry.now());
+        let flow_resource =
+            |plural: &str| catalog.get("flowcontrol.apiserver.k8s.io", "v1", plural);
+        let fairness = FlowControl::new(flow_resource, options.concurrency, registry.now());
         let unsent = Unsent::new(options.http.unsent);
-        let metrics = ServerMetrics::new(registry.now());
+        let metrics = ServerMetrics::new(registry.now(), &options.admission_plugins);
         let stopping = watch::Sender::new(false);
         Server(Arc::new_cyclic(|itself| ServerParts {
+            authenticator: RequestAuthenticator::new(
+                AuthenticatorOptions {
+                    authentication: options.authentication.clone(),
+                    service_accounts: options.service_accounts.clone(),
+                    signer: options.signer.clone(),
+                },
+                &registry,
+                |plural| catalog.get("", "v1", plural),
+                merge_patch_of(itself.clone()),
+            ),
             itself: itself.clone(),
             registry,
             catalog,
@@ -245,7 +265,6 @@ impl Server {
             authorization: access,
             client,
             frames: Arc::default(),
-            verified_tokens: VerifiedTokens::default(),
             webhooks,
             policies,
             aggregation,
@@ -366,6 +385,42 @@ impl Server {
     pub fn stop(&self) {
         self.0.stopping.send_replace(true);
     }
+}
+
+/// Applies merge patches as the server itself, in the background.
+fn merge_patch_of(server: Weak<ServerParts>) -> MergePatchFn {
+    Box::new(move |path, change| {
+        let Some(server) = server.upgrade().map(Server) else {
+            return;
+        };
+        tokio::spawn(async move {
+            let Ok(uri) = path.parse() else { return };
+            let mut headers = HeaderMap::new();
+            headers.insert(
+                header::USER_AGENT,
+                HeaderValue::from_static("kube-apiserver"),
+            );
+            headers.insert(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/merge-patch+json"),
+            );
+            let (user, body) = (
+                User::master("system:apiserver"),
+                json::to_string(&change).into(),
+            );
+            let answer = server
+                .call(Some(user), Method::PATCH, uri, headers, body)
+                .await;
+            if !answer.status().is_success() {
+                let code = answer.status().as_u16();
+                tracing::debug!(
+                    code,
+                    path,
+                    "cannot record the use of a service account token"
+                );
+            }
+        });
+    })
 }
 
 impl ServerParts {

@@ -7,13 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use mizzen_apiserver::authentication::{Authorities, TrustedAuthorities};
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::listen::{SecureServing, listen};
-use mizzen_apiserver::metrics::set_api_server_id;
 use mizzen_apiserver::{ClientIdentity, HealthCheck, Http, Server, Zpages};
+use mizzen_authentication::{Authorities, TrustedAuthorities};
+use mizzen_bootstrap::kubeconfig::kubeconfig;
+use mizzen_bootstrap::loopback_client::cluster_uid;
+use mizzen_bootstrap::objects::{
+    KubernetesService, ServerLocation, allow_migration, api_server_id, authentication, bootstrap,
+    bootstrap_metrics, reconcile_owned,
+};
+use mizzen_bootstrap::pki::{
+    self, Authority, PkiError, Protocol, Signed, make_private, write_private,
+};
+use mizzen_bootstrap::token_key::TokenKey;
+use mizzen_bootstrap::token_tracking;
 use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtime_config};
 use mizzen_encryption::{Encryption, check_owner};
+use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
 use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
@@ -24,23 +35,15 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::bootstrap::{
-    KubernetesService, ServerLocation, allow_migration, api_server_id, authentication, bootstrap,
-    bootstrap_metrics, reconcile_owned,
-};
 use crate::command::{ConfiguredAuthorizer, FeatureMetrics, ServerArgs, flags};
 use crate::component_server::ProcessMetrics;
 use crate::control_loops::{self, ControlLoops, Dependencies};
 use crate::election::LeaderCandidate;
-use crate::kubeconfig::kubeconfig;
 use crate::leader_elected_component::LeaderElectedComponent;
 use crate::log;
-use crate::loopback_client::cluster_uid;
-use crate::pki::{self, Authority, PkiError, Protocol, Signed, make_private, write_private};
 use crate::simulated_nodes::SimulatedNodes;
 use crate::storage_log;
-use crate::token_key::TokenKey;
-use crate::token_tracking;
+use crate::storage_size::StorageSize;
 
 /// The grace period for requests in flight when the server stops.
 const GRACE: Duration = Duration::from_secs(60);
@@ -186,6 +189,10 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         has_start_time: false,
     });
     let features = Arc::new(FeatureMetrics);
+    let storage_size = args.directory().map(StorageSize).map(Arc::new);
+    storage_size
+        .iter()
+        .for_each(|size| server.metrics().register(size));
     server.metrics().register(&process);
     server.metrics().register(&features);
 
@@ -437,9 +444,9 @@ impl PersistentState {
         let Some(directory) = directory.map(Path::to_path_buf) else {
             return Ok(Store::in_memory(Default::default()));
         };
-        let sealer = encryption.map(|encryption| encryption as Arc<dyn Encryptor>);
+        let encryptor = encryption.map(|encryption| encryption as Arc<dyn Encryptor>);
         let options = mizzen_store::Options {
-            sealer,
+            encryptor,
             ..Default::default()
         };
         let path = directory.clone();

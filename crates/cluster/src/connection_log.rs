@@ -1,4 +1,4 @@
-//! Logs failed requests of a client, with back-off.
+//! Logs failed requests of a client, with back-off, and counts all of them.
 //!
 //! All requests of a client pass through this layer, so that components can retry without logging. An outage is logged at
 //! once and again with back-off; each missing permission is logged once.
@@ -19,6 +19,8 @@ use kube::client::{Body, DynBody};
 use mizzen_value::json;
 use tokio::time::Instant;
 use tower::Service;
+
+use crate::rest_client_metrics::RestClientMetrics;
 
 /// The back-off between log lines of one outage: it doubles from the first to the maximum.
 const FIRST_BACKOFF: Duration = Duration::from_secs(5);
@@ -71,9 +73,13 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (method, began) = (request.method().clone(), Instant::now());
         let (response, log) = (self.inner.call(request), self.log.clone());
         Box::pin(async move {
-            match response.await {
+            let response = response.await;
+            let code = response.as_ref().ok().map(Response::status);
+            RestClientMetrics::observe(log.host(), &method, code, began.elapsed());
+            match response {
                 Ok(response) => log.inspect_response(response).await,
                 Err(error) => Err(log.log_failure(error)),
             }
@@ -101,6 +107,12 @@ struct Outage {
 }
 
 impl ConnectionLog {
+    /// The address of the server without the scheme.
+    fn host(&self) -> &str {
+        let address = self.server.split_once("://");
+        address.map_or(&self.server, |(_, host)| host)
+    }
+
     /// Logs the message of a 401 or 403. The response is unchanged.
     async fn inspect_response(
         &self,

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use kube::Client;
-use mizzen_apiserver::{Server, TokenSigner, User, issue_token};
+use mizzen_apiserver::Server;
+use mizzen_authentication::{TokenSigner, issue_token};
+use mizzen_bootstrap::pki::Authority;
+use mizzen_bootstrap::users;
 use mizzen_controllers as controllers;
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::informer::Factory;
@@ -11,7 +14,6 @@ use mizzen_value::address::Cidr;
 
 use crate::election::{ComponentLease, LeaderCandidate};
 use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
-use crate::pki::Authority;
 
 /// The controllers and the scheduler.
 pub(crate) struct ControlLoops {
@@ -145,12 +147,8 @@ pub(crate) fn informers(server: &Server) -> Factory {
 
 /// The client of a controller: a service account of its own, with a bootstrap role.
 fn controller_client(server: &Server, name: &str) -> Client {
-    let user = match name {
-        "" | "events" => User::component("system:kube-controller-manager"),
-        name => User::service_account("kube-system", name),
-    };
     Client::new(
-        server.in_process(user, "kube-controller-manager"),
+        server.in_process(users::controller(name), "kube-controller-manager"),
         "default",
     )
 }
@@ -158,7 +156,7 @@ fn controller_client(server: &Server, name: &str) -> Client {
 /// The client of the scheduler, with a bootstrap role.
 fn scheduler_client(server: &Server) -> Client {
     Client::new(
-        server.in_process(User::component("system:kube-scheduler"), "kube-scheduler"),
+        server.in_process(users::scheduler(), "kube-scheduler"),
         "default",
     )
 }

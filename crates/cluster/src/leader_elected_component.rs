@@ -144,7 +144,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::loopback_client;
+    use mizzen_bootstrap::loopback_client;
 
     const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
 

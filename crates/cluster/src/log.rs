@@ -1,7 +1,7 @@
 //! The log of the process on standard error: its filter and format.
 //!
 //! `MIZZEN_LOG` has the syntax of tracing-subscriber's `EnvFilter`: a level (error, warn, info, debug, trace), levels of
-//! targets (`mizzen_controllers=debug`), and levels of events in spans, which may be selected by their fields
+//! targets (`mizzen_sdk::controller=debug`), and levels of events in spans, which may be selected by their fields
 //! (`[request{user=jane}]=debug`, `[reconcile{controller=job-controller}]=debug`). A verbosity (`-v`) takes precedence.
 //!
 //! Invariant: libraries log at most warnings and errors, whatever the filter: their other events may contain secrets.

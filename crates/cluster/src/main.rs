@@ -2,7 +2,6 @@
 //!
 //! `command` has a file per subcommand; `compose` puts the components together.
 
-mod bootstrap;
 mod command;
 mod component_server;
 mod compose;
@@ -10,16 +9,13 @@ mod connect;
 mod connection_log;
 mod control_loops;
 mod election;
-mod kubeconfig;
 mod leader_elected_component;
 mod log;
-mod loopback_client;
-mod pki;
+mod rest_client_metrics;
 mod service_account_client;
 mod simulated_nodes;
 mod storage_log;
-mod token_key;
-mod token_tracking;
+mod storage_size;
 mod trace;
 
 use std::process::ExitCode;

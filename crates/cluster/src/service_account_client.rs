@@ -14,8 +14,8 @@ use http::{Request, Response, StatusCode};
 use kube::client::{Body, ClientBuilder, DynBody};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
-use mizzen_sdk::api::Api;
 use mizzen_sdk::clock::wall_clock;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::kubeconfig;
 use mizzen_sdk::resource::SERVICE_ACCOUNTS;
 use mizzen_sdk::write::{is_already_exists, is_not_found};
@@ -74,7 +74,7 @@ impl ServiceAccountClients {
 
 /// The token of one service account.
 struct TokenSource {
-    api: Api,
+    api: DynamicClient,
     key: Key,
     current: Mutex<Option<CachedToken>>,
 }
@@ -87,7 +87,7 @@ struct CachedToken {
 
 impl TokenSource {
     fn new(root: &Client, name: &str) -> TokenSource {
-        let (api, key) = (Api::new(root.clone()), Key::new(NAMESPACE, name));
+        let (api, key) = (DynamicClient::new(root.clone()), Key::new(NAMESPACE, name));
         TokenSource {
             api,
             key,

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use kube::Client;
 use mizzen_apiserver::{Server, User};
+use mizzen_bootstrap::objects::bootstrap_nodes;
+use mizzen_bootstrap::pki::Authority;
+use mizzen_bootstrap::users;
 use mizzen_node as node;
 use mizzen_sdk::informer::Factory;
 use mizzen_value::Value;
 
-use crate::bootstrap::bootstrap_nodes;
 use crate::election::{ComponentLease, LeaderCandidate};
 use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
-use crate::pki::Authority;
 
-/// The user that watches for all nodes. Its role is in `data/nodes.roles`.
-const AGENT: &str = "system:node-agent";
 /// The prefix of their names.
 const PREFIX: &str = "node";
 
@@ -41,7 +40,7 @@ impl SimulatedNodes {
             return Ok(None);
         }
         bootstrap_nodes(server).await?;
-        let agent = client(server, User::component(AGENT));
+        let agent = client(server, users::node_agent());
         let run = self.run(
             server.clone(),
             authority.certificate.clone(),
@@ -59,7 +58,7 @@ impl SimulatedNodes {
     fn run(self, server: Server, authority: String, informers: Factory) -> LeaderTask {
         Box::new(move |readiness| {
             let mut options =
-                node::Options::simulated(client(&server, User::component(AGENT)), self.n);
+                node::Options::simulated(client(&server, users::node_agent()), self.n);
             let (api_server, authority) = (server.clone(), authority.clone());
             options.client_of = Arc::new(move |name| client(&api_server, User::node(name)));
             options.prefix = PREFIX.into();

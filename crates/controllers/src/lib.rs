@@ -1,5 +1,5 @@
 //! The controllers of kube-controller-manager: a folder for each, with pure planning and a thin
-//! `reconcile`.
+//! `reconcile`. The controllers of workloads are those of `mizzen_workloads`.
 //!
 //! A controller reads informers, decides, and writes through the API like any client. `reconcile`
 //! is level-triggered: it never depends on the event that enqueued the key.
@@ -23,21 +23,14 @@ mod autoscaler;
 mod bootstrap;
 mod certificates;
 mod cluster_role_aggregation;
-mod common;
 mod context;
-mod controller;
-mod controller_history;
-mod cronjob;
-mod daemonset;
-mod deployment;
 mod device_taint_eviction;
-mod disruption;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
 mod ephemeral_volume;
+mod eviction;
 mod garbage_collector;
-mod job;
 mod legacy_tokens;
 mod metadata_informers;
 mod namespace;
@@ -47,28 +40,28 @@ mod pod_gc;
 mod pod_index;
 mod policy_status;
 mod protection;
-mod replicaset;
 mod resource_claim;
 mod resource_quota;
 mod root_ca;
 mod run;
-mod select;
 mod service_account_tokens;
 mod service_accounts;
 mod service_cidrs;
 mod service_load_balancer;
 mod services;
-mod statefulset;
 mod storage_version_migration;
 mod taint;
 mod taint_eviction;
 mod ttl;
-mod ttl_after_finished;
 mod volume_binder;
 
+use mizzen_workloads::{
+    cronjob, daemonset, deployment, disruption, job, replicaset, statefulset, ttl_after_finished,
+};
+
 pub use certificates::{CertificateSigner, SigningRequest};
-pub use context::{Clients, ControllerContext, Options, SignToken};
-pub use controller::{Action, Controller, Error, Reconcile};
+pub use context::{ControllerContext, Options, SignToken};
+pub use mizzen_sdk::controller::{Action, Clients, Controller, Error, Reconcile};
 pub use node_ipam::{NodeMasks, RangeError, check_range};
 pub use node_lifecycle::NodeMonitor;
 pub use run::{Handle, names, start};
@@ -95,14 +88,18 @@ const CONTROLLERS: &[(&str, StartFn)] = &[
         "clusterrole-aggregation-controller",
         cluster_role_aggregation::start,
     ),
-    ("cronjob-controller", cronjob::start),
-    ("daemonset-controller", daemonset::start),
-    ("deployment-controller", deployment::start),
+    ("cronjob-controller", |context| cronjob::start(context)),
+    ("daemonset-controller", |context| daemonset::start(context)),
+    ("deployment-controller", |context| {
+        deployment::start(context)
+    }),
     (
         "device-taint-eviction-controller",
         device_taint_eviction::start,
     ),
-    ("disruption-controller", disruption::start),
+    ("disruption-controller", |context| {
+        disruption::start(context)
+    }),
     ("endpoints-controller", endpoints::start),
     ("endpointslice-controller", endpoint_slices::start),
     (
@@ -112,7 +109,7 @@ const CONTROLLERS: &[(&str, StartFn)] = &[
     ("ephemeral-volume-controller", ephemeral_volume::start),
     ("garbage-collector-controller", garbage_collector::start),
     ("horizontal-pod-autoscaler-controller", autoscaler::start),
-    ("job-controller", job::start),
+    ("job-controller", |context| job::start(context)),
     (
         "legacy-serviceaccount-token-cleaner-controller",
         legacy_tokens::start,
@@ -134,11 +131,12 @@ const CONTROLLERS: &[(&str, StartFn)] = &[
         protection::start_claims,
     ),
     ("pod-garbage-collector-controller", pod_gc::start),
-    ("replicaset-controller", replicaset::start_replica_sets),
-    (
-        "replicationcontroller-controller",
-        replicaset::start_replication_controllers,
-    ),
+    ("replicaset-controller", |context| {
+        replicaset::start_replica_sets(context)
+    }),
+    ("replicationcontroller-controller", |context| {
+        replicaset::start_replication_controllers(context)
+    }),
     ("resourceclaim-controller", resource_claim::start),
     ("resourcequota-controller", resource_quota::start),
     ("root-ca-certificate-publisher-controller", root_ca::start),
@@ -149,14 +147,18 @@ const CONTROLLERS: &[(&str, StartFn)] = &[
         "serviceaccount-token-controller",
         service_account_tokens::start,
     ),
-    ("statefulset-controller", statefulset::start),
+    ("statefulset-controller", |context| {
+        statefulset::start(context)
+    }),
     (
         "storage-version-migrator-controller",
         storage_version_migration::start,
     ),
     ("taint-eviction-controller", taint_eviction::start),
     ("token-cleaner-controller", bootstrap::start_cleaner),
-    ("ttl-after-finished-controller", ttl_after_finished::start),
+    ("ttl-after-finished-controller", |context| {
+        ttl_after_finished::start(context)
+    }),
     ("ttl-controller", ttl::start),
     (
         "validatingadmissionpolicy-status-controller",

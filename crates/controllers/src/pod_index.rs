@@ -3,35 +3,12 @@
 use std::sync::Arc;
 
 use mizzen_sdk::Object;
-use mizzen_sdk::cache::{DecodeError, Entry, by_field};
+use mizzen_sdk::cache::{DecodeError, Entry};
 use mizzen_sdk::informer::Informer;
 use mizzen_value::Value;
+pub(crate) use mizzen_workloads::pod_index::{add_node_index, indexed_nodes, pods_on_node};
 
-const NODE: &str = "spec.nodeName";
 const CLAIM: &str = "volume claim";
-
-/// Indexes pods by node.
-pub(crate) fn add_node_index(pods: &Informer<Object>) {
-    pods.add_index(NODE, by_field(NODE));
-}
-
-/// The pods on a node.
-pub(crate) fn pods_on_node(
-    pods: &Informer<Object>,
-    node: &str,
-) -> Result<Vec<Arc<Object>>, DecodeError> {
-    pods.lister().by_index(NODE, node).unwrap_or(Ok(Vec::new()))
-}
-
-/// The node names of all pods.
-pub(crate) fn indexed_nodes(pods: &Informer<Object>) -> Vec<String> {
-    let snapshot = pods.store().snapshot();
-    let nodes = snapshot.index_values(NODE).into_iter().flatten();
-    nodes
-        .filter(|node| !node.is_empty())
-        .map(String::from)
-        .collect()
-}
 
 /// Indexes pods by PersistentVolumeClaim.
 pub(crate) fn add_claim_index(pods: &Informer<Object>) {

@@ -1,5 +1,6 @@
 //! Starts all controllers, and stops them.
 
+use mizzen_sdk::controller::{Controller, ControllerMetrics};
 use mizzen_sdk::informer::Factory;
 use mizzen_sdk::metrics::{Collector, Families};
 use tokio::sync::watch;
@@ -8,14 +9,15 @@ use tokio::task::JoinSet;
 use crate::CONTROLLERS;
 use crate::context::{ControllerContext, Options};
 
-/// The running controllers. They stop when it is dropped.
+/// The running controllers. They end at once when it is dropped.
 pub struct Handle {
     informers: Factory,
     synced: watch::Receiver<bool>,
+    stopping: watch::Sender<bool>,
     /// The names of the running controllers.
     running: Vec<&'static str>,
-    collectors: Vec<Box<dyn Collector>>,
-    _tasks: JoinSet<()>,
+    metrics: Vec<ControllerMetrics>,
+    tasks: JoinSet<()>,
 }
 
 /// The names of all controllers.
@@ -23,39 +25,51 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     CONTROLLERS.iter().map(|(name, _)| *name)
 }
 
-/// Starts the controllers; each works once its informers have synced.
+/// Starts the controllers; they work once all informers have synced.
 pub fn start(options: Options) -> Handle {
     let context = ControllerContext::new(options);
     let wanted = |name: &str| {
         let chosen = &context.options.controllers;
         chosen.is_empty() || chosen.iter().any(|one| one == name)
     };
-    let n_workers = |name: &str| context.options.n_workers.get(name).copied();
-    let (mut running, mut collectors, mut work) = (Vec::new(), Vec::new(), Vec::new());
-    for (name, start) in CONTROLLERS.iter().filter(|(name, _)| wanted(name)) {
-        let mut own = start(&context);
-        running.push(*name);
-        collectors.extend(own.take_collectors());
-        work.extend(own.into_tasks(name, n_workers(name)));
-    }
+    let controllers = CONTROLLERS.iter().filter(|(name, _)| wanted(name));
+    let controllers: Vec<Controller> = controllers
+        .map(|(name, start)| {
+            let controller = start(&context).with_name(name);
+            match context.options.n_workers.get(*name) {
+                Some(n_workers) => controller.with_workers(*n_workers),
+                None => controller,
+            }
+        })
+        .collect();
+    let (stopping, stop) = watch::channel(false);
     let (done, synced) = watch::channel(false);
     let informers = context.informers().clone();
     informers.start();
-    let mut tasks = JoinSet::new();
-    let caches = informers.clone();
-    tasks.spawn(async move {
-        caches.wait_for_sync().await;
-        let mut tasks: JoinSet<()> = work.into_iter().collect();
-        done.send_replace(true);
-        while tasks.join_next().await.is_some() {}
-    });
-    Handle {
-        informers,
+    let mut handle = Handle {
+        informers: informers.clone(),
         synced,
-        running,
-        collectors,
-        _tasks: tasks,
-    }
+        stopping,
+        running: names().filter(|name| wanted(name)).collect(),
+        metrics: controllers.iter().map(Controller::metrics).collect(),
+        tasks: JoinSet::new(),
+    };
+    handle.tasks.spawn(async move {
+        informers.wait_for_sync().await;
+        let run = controllers.into_iter().map(|controller| {
+            let mut stop = stop.clone();
+            async move {
+                let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+                if let Err(error) = controller.run(stopped).await {
+                    tracing::error!(%error, "controller ended");
+                }
+            }
+        });
+        let mut running: JoinSet<()> = run.collect();
+        done.send_replace(true);
+        while running.join_next().await.is_some() {}
+    });
+    handle
 }
 
 impl Handle {
@@ -64,9 +78,15 @@ impl Handle {
         let mut synced = self.synced.clone();
         let _ = synced.wait_for(|synced| *synced).await;
     }
+
+    /// Stops the controllers: running reconciles end, and none starts.
+    pub async fn stop(mut self) {
+        self.stopping.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
+    }
 }
 
-/// Metrics of work queues and informers, and which controllers run.
+/// Metrics of controllers, work queues and informers, and which controllers run.
 impl Collector for Handle {
     fn collect(&self, families: &mut Families) {
         let running = families.gauge(
@@ -79,9 +99,9 @@ impl Collector for Handle {
                 1,
             );
         }
-        self.collectors
+        self.metrics
             .iter()
-            .for_each(|collector| collector.collect(families));
+            .for_each(|metrics| metrics.collect(families));
         self.informers.collect(families);
     }
 }

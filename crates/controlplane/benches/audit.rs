@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
-use mizzen_apiserver::audit::{
-    AuditLogFormat, AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile,
-};
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
+use mizzen_audit::{
+    AuditLogFormat, AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile,
+};
 use mizzen_registry::{Registry, Store};
 
 const ROUNDS: usize = 200;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
-use mizzen_apiserver::authorization::{Attributes, AttributesTarget, ResourceAttributes};
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
+use mizzen_authorization::{Attributes, AttributesTarget, ResourceAttributes};
 use mizzen_registry::{Registry, Store};
 use std::sync::Arc;
 

@@ -13,13 +13,13 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Concurrency, Options, Server, User};
+use mizzen_authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_registry::{BoxFuture, Registry, Store};
 use mizzen_value::{Value, json, yaml};
 
-const FLOW: &str = include_str!("../../cluster/data/flow.yaml");
+const FLOW: &str = include_str!("../../bootstrap/data/flow.yaml");
 const ROUNDS: usize = 3_000;
 const REQUESTS: u32 = 20;
 

@@ -32,7 +32,7 @@ pub use admission::{
     NamespacePolicy, NodeSelectors, PluginError, Plugins, PodSecurity, PodTolerations, Standard,
     StandardLevel, StandardVersion, TolerationSeconds,
 };
-pub use mizzen_kinds::disallow_privileged;
+pub use mizzen_core_kinds::pod::disallow_privileged;
 pub use runtime_config::{ApiSetting, check_runtime_config};
 pub(crate) use server::ControlPlane;
 pub use server::{Options, components, in_memory, repair, server};

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::extend::BuiltInKinds;
-use mizzen_apiserver::outgoing::OutgoingClient;
 use mizzen_apiserver::server::ServerParts;
 use mizzen_apiserver::{ClientIdentity, Server};
 use mizzen_kinds as kinds;
 use mizzen_object::Hooks;
+use mizzen_outgoing::OutgoingClient;
 use mizzen_registry::{Registry, Store};
 use mizzen_value::Value;
 use mizzen_value::address::Cidr;
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_nobody_holds_is_gone() {
+    fn a_dropped_server_is_freed() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

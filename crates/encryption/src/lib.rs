@@ -162,17 +162,17 @@ impl Encryptor for Encryption {
         &self,
         space: &str,
         key: &str,
-        sealed: &[u8],
+        ciphertext: &[u8],
     ) -> Result<(Vec<u8>, KeyMark), EncryptionError> {
-        self.rules().decrypt(space, &path(space, key), sealed)
+        self.rules().decrypt(space, &path(space, key), ciphertext)
     }
 
     fn allow_plain_text(&self, space: &str) -> Result<(), EncryptionError> {
         self.rules().admit_plain(space)
     }
 
-    fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool {
-        self.rules().is_current(space, sealed)
+    fn is_current(&self, space: &str, ciphertext: Option<&[u8]>) -> bool {
+        self.rules().is_current(space, ciphertext)
     }
 
     fn generation(&self) -> u64 {

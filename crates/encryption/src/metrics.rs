@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use mizzen_apiserver::metrics::Reloads;
+use mizzen_metrics::Reloads;
 use mizzen_metrics::{Families, Timings, exponential};
 use mizzen_store::EncryptionError;
 

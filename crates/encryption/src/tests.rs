@@ -47,9 +47,9 @@ async fn start_at(
 
 /// The first bytes of a record that is written now; empty if it is not encrypted.
 fn written(encryption: &Encryption, space: &str) -> String {
-    let sealed = encryption.encrypt(space, "default/a", b"plain").unwrap();
-    let text = sealed.map(|sealed| {
-        String::from_utf8_lossy(&sealed.bytes[..24.min(sealed.bytes.len())]).into_owned()
+    let encrypted = encryption.encrypt(space, "default/a", b"plain").unwrap();
+    let text = encrypted.map(|encrypted| {
+        String::from_utf8_lossy(&encrypted.bytes[..24.min(encrypted.bytes.len())]).into_owned()
     });
     text.unwrap_or_default()
 }
@@ -321,24 +321,28 @@ async fn the_first_provider_writes_and_all_read() {
         .await
         .unwrap();
 
-    let sealed = old
+    let encrypted = old
         .encrypt("secrets", "default/a", b"plain")
         .unwrap()
         .unwrap();
-    let (plain, mark) = both.decrypt("secrets", "default/a", &sealed.bytes).unwrap();
+    let (plain, mark) = both
+        .decrypt("secrets", "default/a", &encrypted.bytes)
+        .unwrap();
     assert_eq!(plain, b"plain");
     assert_ne!(mark, both.mark("secrets"), "it is stale");
-    assert!(!both.is_current("secrets", Some(&sealed.bytes)) && !both.is_current("secrets", None));
+    assert!(
+        !both.is_current("secrets", Some(&encrypted.bytes)) && !both.is_current("secrets", None)
+    );
     assert!(both.allow_plain_text("secrets").is_ok());
 
-    let sealed = both
+    let encrypted = both
         .encrypt("secrets", "default/a", b"plain")
         .unwrap()
         .unwrap();
-    assert_eq!(sealed.mark, both.mark("secrets"));
-    assert!(both.is_current("secrets", Some(&sealed.bytes)));
+    assert_eq!(encrypted.mark, both.mark("secrets"));
+    assert!(both.is_current("secrets", Some(&encrypted.bytes)));
     assert_eq!(
-        new.decrypt("secrets", "default/a", &sealed.bytes)
+        new.decrypt("secrets", "default/a", &encrypted.bytes)
             .unwrap()
             .0,
         b"plain"
@@ -359,7 +363,7 @@ async fn encryptions_and_decryptions_are_counted() {
     let encryption = start(&file(&[("secrets, deployments.apps", &entry)]))
         .await
         .unwrap();
-    let sealed = encryption
+    let encrypted = encryption
         .encrypt("secrets", "default/a", b"plain")
         .unwrap()
         .unwrap();
@@ -367,10 +371,10 @@ async fn encryptions_and_decryptions_are_counted() {
         .encrypt("apps/deployments", "default/a", b"plain")
         .unwrap();
     encryption
-        .decrypt("secrets", "default/a", &sealed.bytes)
+        .decrypt("secrets", "default/a", &encrypted.bytes)
         .unwrap();
     encryption
-        .decrypt("secrets", "default/b", &sealed.bytes)
+        .decrypt("secrets", "default/b", &encrypted.bytes)
         .unwrap_err();
     encryption
         .decrypt("secrets", "default/a", b"k8s:enc:secretbox:v1:key:x")
@@ -406,13 +410,13 @@ async fn a_record_that_cannot_be_decrypted_is_an_error_with_its_reason() {
     let one = start(&file(&[("secrets", &keyed("aesgcm", 1))]))
         .await
         .unwrap();
-    let sealed = one
+    let encrypted = one
         .encrypt("secrets", "default/a", b"plain")
         .unwrap()
         .unwrap()
         .bytes;
     let check = |encryption: &Encryption, key: &str, expected: &str| {
-        let error = encryption.decrypt("secrets", key, &sealed).unwrap_err();
+        let error = encryption.decrypt("secrets", key, &encrypted).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
     check(&one, "default/b", "cipher: message authentication failed");
@@ -451,11 +455,13 @@ async fn two_keys_with_one_name_have_different_marks() {
     )]))
     .await
     .unwrap();
-    let sealed = old
+    let encrypted = old
         .encrypt("secrets", "default/a", b"plain")
         .unwrap()
         .unwrap();
-    let (plain, mark) = both.decrypt("secrets", "default/a", &sealed.bytes).unwrap();
+    let (plain, mark) = both
+        .decrypt("secrets", "default/a", &encrypted.bytes)
+        .unwrap();
     assert_eq!(plain, b"plain");
     assert_ne!(mark, both.mark("secrets"));
 }

@@ -48,7 +48,7 @@ fn the_memory_of_compiled_patterns_is_bounded() {
 }
 
 #[test]
-fn a_pattern_from_data_is_compiled_once_and_forgotten_in_the_end() {
+fn a_pattern_from_data_is_compiled_once_and_evicted_in_the_end() {
     let _alone = ALONE.lock();
     for n in 0..1000 {
         assert_eq!(Regexp::recent(&format!("^{n}$")).is_match("7"), Ok(n == 7));

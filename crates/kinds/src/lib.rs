@@ -1,4 +1,4 @@
-//! The built-in kinds: their hooks, joined with their data, and rules that several components share.
+//! The built-in kinds: their hooks, joined with their data.
 //!
 //! `mizzen-schemas` has a data file per group; [`catalog`] joins each kind of them with its [`Behaviour`].
 //!
@@ -8,31 +8,15 @@
 //! assert_eq!((&*deployment.gvk.group, &*deployment.gvk.version), ("apps", "v1"));
 //! ```
 
-pub mod amounts;
 mod apps;
 mod batch;
-mod core;
 mod extensions;
 mod groups;
-mod number;
-mod pod;
-pub mod quota;
-pub mod references;
-pub mod resource_names;
 mod retired;
-mod table;
 
-pub use crate::core::service::allocate;
-pub use batch::{Schedule, check_zone};
-pub use groups::{Shapes, expression_kinds, expression_warnings, requested_groups, requested_name};
+pub use groups::{requested_groups, requested_name};
 pub use mizzen_apiextensions::Behaviour;
 pub use mizzen_schemas::object_meta;
-pub use pod::state as pod_state;
-pub use pod::subresource::validate_binding;
-pub use pod::{
-    disallow_privileged, host_ports, node_affinity, pod_resources, qos_class, same, tolerations,
-    validate_tolerations,
-};
 pub use retired::{LegacyKind, legacy_kinds, was_served};
 
 use std::collections::HashMap;
@@ -40,11 +24,6 @@ use std::sync::{Arc, LazyLock};
 
 use mizzen_object::schema::Schemas;
 use mizzen_object::{Column, GroupVersionKind, Kind, KindData};
-use mizzen_value::Value;
-
-use crate::pod::subresource::{
-    prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers, validate_resize,
-};
 
 /// Every built-in kind, and the types that belong to none of them. Clones share them.
 #[derive(Clone)]
@@ -59,57 +38,33 @@ pub struct KindCatalog {
 pub fn behaviour(gvk: &GroupVersionKind) -> Behaviour {
     let (version, kind) = (gvk.version.as_str(), gvk.kind.as_str());
     let behaviour = match gvk.group.as_str() {
-        "" if kind == "Pod" => pod::BEHAVIOUR,
-        "" => crate::core::behaviour(kind),
+        "" => mizzen_core_kinds::behaviour(kind),
         "apps" => apps::behaviour(version, kind),
         "batch" => batch::behaviour(kind),
         "extensions" => extensions::behaviour(kind),
         group => groups::behaviour(group, version, kind),
     };
     Behaviour {
-        cells: table::cells(gvk),
-        row_rank: table::row_rank(gvk),
-        row_conditions: table::row_conditions(gvk),
+        cells: mizzen_printers::cells(gvk),
+        row_rank: mizzen_printers::row_rank(gvk),
+        row_conditions: mizzen_printers::row_conditions(gvk),
         ..behaviour
     }
 }
 
 /// The hooks of a subresource that is the object itself under rules of its own.
 pub fn subresource(gvk: &GroupVersionKind, name: &str) -> Option<Behaviour> {
-    match (gvk.group.as_str(), gvk.kind.as_str(), name) {
-        ("", "Namespace", "finalize") => Some(crate::core::behaviour("Namespace/finalize")),
-        ("", "Pod", "ephemeralcontainers") => Some(Behaviour {
-            prepare: |new, old, _| with(old, |old| prepare_ephemeral_containers(new, old)),
-            validate: |new, old, _, violations| {
-                with(old, |old| {
-                    validate_ephemeral_containers(new, old, violations)
-                })
-            },
-            row_conditions: table::row_conditions(gvk),
-            ..pod::BEHAVIOUR
+    let kind = format!("{}/{name}", gvk.kind);
+    match (gvk.group.as_str(), kind.as_str()) {
+        ("", "Namespace/finalize") => Some(mizzen_core_kinds::behaviour(&kind)),
+        ("", "Pod/ephemeralcontainers" | "Pod/resize") => Some(Behaviour {
+            row_conditions: mizzen_printers::row_conditions(gvk),
+            ..mizzen_core_kinds::behaviour(&kind)
         }),
-        ("", "Pod", "resize") => Some(Behaviour {
-            prepare: |new, old, _| with(old, |old| prepare_resize(new, old)),
-            validate: |new, old, _, violations| {
-                with(old, |old| validate_resize(new, old, violations))
-            },
-            row_conditions: table::row_conditions(gvk),
-            ..pod::BEHAVIOUR
-        }),
-        ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
-            Some(groups::behaviour(
-                &gvk.group,
-                &gvk.version,
-                "CertificateSigningRequest/approval",
-            ))
+        ("certificates.k8s.io", "CertificateSigningRequest/approval") => {
+            Some(groups::behaviour(&gvk.group, &gvk.version, &kind))
         }
         _ => None,
-    }
-}
-
-fn with(old: Option<&Value>, change: impl FnOnce(&Value)) {
-    if let Some(old) = old {
-        change(old);
     }
 }
 

@@ -223,7 +223,7 @@ fn checks_come_in_their_order() {
 }
 
 #[test]
-fn a_status_is_judged_alone() {
+fn a_status_is_validated_alone() {
     check_rules(
         Action::Status,
         r#"{"spec":{"size":-1},"status":{"size":1.5,"selector":"s"}}"#,

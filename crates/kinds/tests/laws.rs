@@ -6,9 +6,11 @@ use std::sync::LazyLock;
 
 use mizzen_kinds::{KindCatalog, legacy_catalog};
 use mizzen_object::Kind;
-use mizzen_object::decode::decode;
+use mizzen_object::decode::{decode, decode_value};
 use mizzen_object::managed_fields::{FieldManager, FieldSet, OneVersion, keep_times};
-use mizzen_object::schema::{FieldShape, FieldType, Merge, Struct, canonical};
+use mizzen_object::schema::{
+    FieldShape, FieldType, Merge, Struct, canonical, canonical_stored, write_stored,
+};
 use mizzen_value::{Value, json};
 
 use generate::{object, scatter, seeds};
@@ -22,7 +24,7 @@ fn default(kind: &Kind, object: &mut Value) {
 }
 
 #[test]
-fn what_has_its_defaults_gets_no_others() {
+fn defaulting_is_idempotent() {
     for seed in seeds(60) {
         for kind in &CATALOG.kinds {
             let mut once = object(&kind.root, scatter(seed, 1), scatter(seed, 2));
@@ -36,6 +38,70 @@ fn what_has_its_defaults_gets_no_others() {
                 kind.gvk
             );
         }
+    }
+}
+
+#[test]
+fn what_is_decoded_is_canonical_whether_text_or_value() {
+    let (mut n_objects, mut n_declined) = (0, 0);
+    for seed in seeds(40) {
+        for kind in &CATALOG.kinds {
+            let sent = sent(kind, seed);
+            let text = json::to_string(&sent);
+            let decoded = decode(&kind.root, text.as_bytes()).expect("it is of its kind");
+            let shown = json::to_string(&decoded.value);
+            let mut again = decoded.value;
+            canonical(&kind.root, &mut again);
+            assert_eq!(shown, json::to_string(&again), "seed {seed}: {}", kind.gvk);
+            n_objects += 1;
+            match decode_value(&kind.root, sent) {
+                Some(value) => {
+                    assert_eq!(json::to_string(&value), shown, "seed {seed}: {}", kind.gvk);
+                    assert_eq!(decoded.complaints, [] as [&str; 0]);
+                }
+                None => n_declined += 1,
+            }
+        }
+    }
+    assert!(n_declined < n_objects / 10, "{n_declined} of {n_objects}");
+}
+
+#[test]
+fn what_is_stored_is_written_in_canonical_form() {
+    for seed in seeds(40) {
+        for kind in &CATALOG.kinds {
+            let (mut object, mut written) = (sent(kind, seed), Vec::new());
+            write_stored(&kind.root, &mut object.clone(), &mut written);
+            canonical_stored(&kind.root, &mut object);
+            assert_eq!(
+                String::from_utf8(written).unwrap(),
+                json::to_string(&object),
+                "seed {seed}: {}",
+                kind.gvk
+            );
+        }
+    }
+}
+
+/// An object of which half of the maps have their members in reverse order.
+fn sent(kind: &Kind, seed: u64) -> Value {
+    let mut object = object(&kind.root, scatter(seed, 5), scatter(seed, 6));
+    reverse(&mut object, &mut scatter(seed, 7));
+    object
+}
+
+fn reverse(value: &mut Value, seed: &mut u64) {
+    *seed = scatter(*seed, 8);
+    match value {
+        Value::Map(map) => {
+            map.values_mut().for_each(|value| reverse(value, seed));
+            if (*seed >> 33).is_multiple_of(2) {
+                let members: Vec<_> = std::mem::take(map).into_iter().collect();
+                *map = members.into_iter().rev().collect();
+            }
+        }
+        Value::List(items) => items.iter_mut().for_each(|item| reverse(item, seed)),
+        _ => {}
     }
 }
 

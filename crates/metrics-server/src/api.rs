@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mizzen_apiserver::extend::{RequestInfo, Storage};
+use mizzen_apiserver::extend::{RequestContext, Storage};
 use mizzen_object::{GroupResource, Hooks, Status};
 use mizzen_registry::BoxFuture;
 use mizzen_value::quantity::{Quantity, QuantityFormat};
@@ -21,24 +21,27 @@ pub(crate) struct NodeMetrics(pub Arc<Scraper>);
 pub(crate) struct PodMetrics(pub Arc<Scraper>);
 
 impl Storage for NodeMetrics {
-    fn list<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(
+        &'a self,
+        context: &'a RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
-            let path = format!("/api/v1/nodes{}", query(asked));
+            let path = format!("/api/v1/nodes{}", query(context));
             let nodes = self.0.read(&path).await?;
             Ok(self.metrics(nodes["items"].list()).await)
         })
     }
 
-    fn get<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn get<'a>(&'a self, context: &'a RequestContext<'a>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             let node = self
                 .0
-                .read(&format!("/api/v1/nodes/{}", asked.name))
+                .read(&format!("/api/v1/nodes/{}", context.name))
                 .await?;
             let mut metrics = self.metrics(&[node]).await;
             metrics
                 .pop()
-                .ok_or_else(|| no_metrics("nodemetrics", asked.name))
+                .ok_or_else(|| no_metrics("nodemetrics", context.name))
         })
     }
 }
@@ -67,10 +70,13 @@ impl NodeMetrics {
 }
 
 impl Storage for PodMetrics {
-    fn list<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(
+        &'a self,
+        context: &'a RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
-            let query = query(asked);
-            let path = match asked.namespace {
+            let query = query(context);
+            let path = match context.namespace {
                 "" => format!("/api/v1/pods{query}"),
                 namespace => format!("/api/v1/namespaces/{namespace}/pods{query}"),
             };
@@ -79,9 +85,9 @@ impl Storage for PodMetrics {
         })
     }
 
-    fn get<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn get<'a>(&'a self, context: &'a RequestContext<'a>) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
-            let (namespace, name) = (asked.namespace, asked.name);
+            let (namespace, name) = (context.namespace, context.name);
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
             let pod = self.0.read(&path).await?;
             let mut metrics = self.metrics(&[pod]).await;
@@ -146,12 +152,12 @@ impl Hooks for MetricsCells {
 }
 
 /// The query by which the main API server selects the same objects.
-fn query(asked: &RequestInfo) -> String {
-    if asked.label_selector.is_empty() {
+fn query(context: &RequestContext) -> String {
+    if context.label_selector.is_empty() {
         return String::new();
     }
     let mut query = String::from("?labelSelector=");
-    for byte in asked.label_selector.bytes() {
+    for byte in context.label_selector.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => {
                 query.push(char::from(byte));

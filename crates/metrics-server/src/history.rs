@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_known_once_all_its_containers_are() {
+    fn a_pod_has_metrics_once_all_its_containers_have() {
         let (one, two) = (point(1, 100, 1000), point(1, 110, 2000));
         check(&[&[("a", one)], &[("a", two), ("b", two)]], None);
         check(

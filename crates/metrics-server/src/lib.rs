@@ -4,6 +4,23 @@
 //! goes: `api` (which nodes and pods are asked for), `scrape` (their kubelets are read), `decode` (what kubelets report),
 //! `history` (usage between two reports).
 //!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! use http::Request;
+//! use http_body_util::Empty;
+//! use mizzen_apiserver::User;
+//! use tower_service::Service as _;
+//!
+//! let server = mizzen_controlplane::in_memory().await;
+//! mizzen_metrics_server::serve(&server).unwrap();
+//!
+//! let mut client = server.in_process(User::master("admin"), "example");
+//! let request = Request::get("/apis/metrics.k8s.io/v1beta1").body(Empty::new()).unwrap();
+//! assert_eq!(client.call(request).await.unwrap().status(), 200);
+//! # }
+//! ```
+//!
 //! Invariant: a kubelet is read because a client asks, at most every `scrape::FRESH`; there is no background work.
 
 mod api;

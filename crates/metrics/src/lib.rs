@@ -5,6 +5,8 @@
 //! | [`Registry`] | Which components of this process have metrics? |
 //! | [`Families`] | What does one scrape show? |
 //! | [`Histogram`], [`Timings`], [`Summary`] | How are observations counted? |
+//! | [`Reloads`] | Which configuration file is in effect, and how often was it reloaded? |
+//! | [`CounterVec`], [`GaugeVec`], [`HistogramVec`] | How are they counted by label? |
 //!
 //! A component implements [`Collector`]: it counts in a way of its own and adds its series to the [`Families`] of a scrape.
 //! Nothing is written before a scrape, so counting costs what the component's own counters cost.
@@ -29,13 +31,19 @@
 
 mod families;
 mod histogram;
+mod identity;
 mod number;
 mod registry;
+mod reloads;
+mod vector;
 
 pub use families::{Families, MetricFamily};
 pub use histogram::{Histogram, Summary, Timings};
+pub use identity::{api_server_id_hash, set_api_server_id};
 pub use number::Number;
 pub use registry::{Collector, Registry};
+pub use reloads::{Reloads, hash};
+pub use vector::{CounterVec, GaugeVec, HistogramVec};
 
 /// The upper bounds that Go's client uses where a metric has none of its own, in seconds. Go: `prometheus.DefBuckets`.
 pub const DEFAULT_BOUNDS: [f64; 11] = [

@@ -12,6 +12,12 @@ pub trait Collector: Send + Sync {
     fn collect(&self, families: &mut Families);
 }
 
+impl<C: Collector + ?Sized> Collector for Arc<C> {
+    fn collect(&self, families: &mut Families) {
+        (**self).collect(families);
+    }
+}
+
 /// The components of a process whose metrics are shown together. Clones are the same registry.
 ///
 /// A component is shown for as long as it exists: the registry does not keep it alive.

@@ -1,10 +1,10 @@
 //! Pod admission on the node: the checks that a kubelet makes itself.
 
-use mizzen_kinds::amounts::{Amounts, add, quantity};
-use mizzen_kinds::host_ports::HostPort;
-use mizzen_kinds::node_affinity::RequiredNodeAffinity;
-use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_requests};
-use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates};
+use mizzen_component_helpers::amounts::{Amounts, add, quantity};
+use mizzen_component_helpers::host_ports::HostPort;
+use mizzen_component_helpers::node_affinity::RequiredNodeAffinity;
+use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_requests};
+use mizzen_component_helpers::tolerations::{Taint, Toleration, any_tolerates};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value};
 
@@ -128,7 +128,7 @@ fn check_resources(
         .map(|name| name.as_str())
         .filter(|name| !first.contains(name));
     for name in first.into_iter().chain(others) {
-        let asked = share
+        let requested = share
             .amounts
             .get(name)
             .map(|amount| number(name, amount))
@@ -141,16 +141,21 @@ fn check_resources(
             .map(|amount| number(name, amount))
             .unwrap_or_default();
         let has = number(name, &quantity(&allocatable[name]));
-        if asked > 0 && is_known && asked > has - taken {
-            return reject_out_of(name, asked, taken, has);
+        if requested > 0 && is_known && requested > has - taken {
+            return reject_out_of(name, requested, taken, has);
         }
     }
     Ok(())
 }
 
-fn reject_out_of(name: &str, asked: i64, taken: i64, has: i64) -> Result<(), AdmissionRejection> {
+fn reject_out_of(
+    name: &str,
+    requested: i64,
+    taken: i64,
+    has: i64,
+) -> Result<(), AdmissionRejection> {
     let message = format!(
-        "Node didn't have enough resource: {name}, requested: {asked}, used: {taken}, capacity: {has}"
+        "Node didn't have enough resource: {name}, requested: {requested}, used: {taken}, capacity: {has}"
     );
     reject_pod(&format!("OutOf{name}"), message)
 }
@@ -205,9 +210,9 @@ mod tests {
 
     #[test]
     fn a_pod_that_requests_too_much_is_rejected() {
-        let said = |name: &str, asked: &str, used: &str, has: &str| {
+        let said = |name: &str, requested: &str, used: &str, has: &str| {
             format!(
-                "OutOf{name}: Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {has}"
+                "OutOf{name}: Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {has}"
             )
         };
         check(&asks("cpu", "1501m"), &said("cpu", "1501", "500", "2000"));

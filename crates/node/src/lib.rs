@@ -145,7 +145,7 @@ pub async fn run(mut options: Options) {
         .for_each(|informer| metrics.register(informer));
     let (pod_queue, node_queue) = (enqueue(&pods, "pods"), enqueue(&followed, "nodes"));
     let (handle, requests) = AgentHandle::new(settings.clone());
-    let told = async {
+    let server_task = async {
         match serving {
             Some(serving) => server::serve(serving, settings.clone(), handle).await,
             None => std::future::pending().await,
@@ -180,7 +180,7 @@ pub async fn run(mut options: Options) {
     tokio::select! {
         () = agent => {}
         () = nodes::run_heartbeats(settings.clone(), followed.store().clone(), node_queue) => {}
-        () = told => {}
+        () = server_task => {}
         () = informers => {}
     }
 }

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use mizzen_sdk::Object;
-use mizzen_sdk::api::Api;
 use mizzen_sdk::clock::Clock;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::{Broadcaster, Note};
 use mizzen_value::{Str, Value};
 
@@ -48,8 +48,8 @@ pub(crate) struct NodeSettings {
 
 impl NodeSettings {
     /// The client of a node.
-    pub(crate) fn api_of(&self, node: &str) -> Api {
-        Api::new((self.client_of)(node))
+    pub(crate) fn api_of(&self, node: &str) -> DynamicClient {
+        DynamicClient::new((self.client_of)(node))
     }
 
     /// A node as the status of its pods has it.

@@ -15,16 +15,20 @@ pub fn apply(ty: &Struct, object: &mut Value) {
 }
 
 fn fill(ty: &Struct, map: &mut Map) {
-    for field in ty.fields() {
-        if let Some(default) = field.default.as_ref().filter(|default| !default.is_empty()) {
-            let absent = match (field.presence, map.get(&field.name)) {
-                (_, None | Some(Value::Null)) => true,
-                (Presence::NotEmpty | Presence::Always, Some(value)) => value.is_empty(),
-                _ => false,
-            };
-            if absent {
-                map.insert(field.name.clone(), default.clone());
-            }
+    if !ty.reaches_default() {
+        return;
+    }
+    for field in ty.defaulted() {
+        let absent = match (field.presence, map.get(&field.name)) {
+            (_, None | Some(Value::Null)) => true,
+            (Presence::NotEmpty | Presence::Always, Some(value)) => value.is_empty(),
+            _ => false,
+        };
+        if absent {
+            map.insert(
+                field.name.clone(),
+                field.default.clone().unwrap_or_default(),
+            );
         }
     }
     for (name, value) in map.iter_mut() {

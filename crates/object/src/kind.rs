@@ -323,14 +323,14 @@ impl KindData {
         }
         let old = self.deprecated.as_ref()?;
         let (version, kind, since) = (self.gvk.api_version(), &self.gvk.kind, &old.since);
-        let mut told = format!("{version} {kind} is deprecated in v{since}+");
+        let mut warning = format!("{version} {kind} is deprecated in v{since}+");
         if let Some(gone) = &old.gone {
-            told += &format!(", unavailable in v{gone}+");
+            warning += &format!(", unavailable in v{gone}+");
         }
         if !old.instead.is_empty() {
-            told += &format!("; use {}", old.instead);
+            warning += &format!("; use {}", old.instead);
         }
-        Some(told)
+        Some(warning)
     }
 
     /// Whether its objects are namespaced.

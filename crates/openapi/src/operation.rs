@@ -38,7 +38,7 @@ pub(super) struct PathOperation {
     /// The media types of the response.
     pub produces: &'static [&'static str],
     /// The success codes, and the definition of the response; `None` for text.
-    pub answers: (&'static [&'static str], Option<String>),
+    pub responses: (&'static [&'static str], Option<String>),
 }
 
 pub(super) struct RequestBody {
@@ -75,7 +75,7 @@ pub(super) fn paths(page: &SpecPage, context: &SpecContext) -> Vec<PathItem> {
 fn root(page: &SpecPage) -> Option<PathItem> {
     let meta = |name: &str| Some(format!("{META}.{name}"));
     let group_id = |group: &str| names::group_words(group);
-    let (id, tag, description, media, answer) = match &page.subject {
+    let (id, tag, description, media, response) = match &page.subject {
         SpecSubject::Issuer => (
             "getServiceAccountIssuerOpenIDConfiguration".into(),
             "WellKnown".into(),
@@ -138,7 +138,7 @@ fn root(page: &SpecPage) -> Option<PathItem> {
             meta("APIResourceList"),
         ),
     };
-    let consumes = if answer.is_some() { media } else { &[] };
+    let consumes = if response.is_some() { media } else { &[] };
     let operation = PathOperation {
         method: "get",
         id,
@@ -146,7 +146,7 @@ fn root(page: &SpecPage) -> Option<PathItem> {
         description: description.into(),
         consumes,
         produces: media,
-        answers: (OK, answer),
+        responses: (OK, response),
         ..PathOperation::default()
     };
     Some(PathItem {

@@ -329,7 +329,7 @@ impl<'a> ResourcePaths<'a> {
             parameters: parameter::options(options).collect(),
             consumes: ANY,
             produces: ANY,
-            answers: (OK, None),
+            responses: (OK, None),
             ..PathOperation::default()
         }
     }
@@ -356,7 +356,7 @@ impl<'a> ResourcePaths<'a> {
             parameters: self.with_pretty(parameter::LIST),
             consumes: self.sent,
             produces: self.streams,
-            answers: (OK, list),
+            responses: (OK, list),
             ..PathOperation::default()
         }
     }
@@ -371,7 +371,7 @@ impl<'a> ResourcePaths<'a> {
             parameters: self.with_pretty(parameter::LIST),
             consumes: self.sent,
             produces: self.streams,
-            answers: (OK, Some(format!("{META}.WatchEvent"))),
+            responses: (OK, Some(format!("{META}.WatchEvent"))),
             ..PathOperation::default()
         }
     }
@@ -398,7 +398,7 @@ impl<'a> ResourcePaths<'a> {
             parameters: self.with_pretty(options),
             consumes: self.sent,
             produces: self.objects,
-            answers: (OK, Some(operation_kind.definition.clone())),
+            responses: (OK, Some(operation_kind.definition.clone())),
             ..PathOperation::default()
         }
     }
@@ -411,7 +411,7 @@ impl<'a> ResourcePaths<'a> {
             .parameters
             .extend(options.into_iter().flat_map(parameter::options));
         operation.produces = LOGS;
-        operation.answers = (OK, None);
+        operation.responses = (OK, None);
         operation
     }
 
@@ -459,7 +459,7 @@ impl<'a> ResourcePaths<'a> {
             }),
             consumes: self.sent,
             produces: self.objects,
-            answers: (codes, Some(operation_kind.definition.clone())),
+            responses: (codes, Some(operation_kind.definition.clone())),
             ..PathOperation::default()
         }
     }
@@ -495,8 +495,8 @@ impl<'a> ResourcePaths<'a> {
         // Kubernetes: the storage of namespaces returns the object without documenting it
         // (registry/core/namespace/storage).
         let hidden = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
-        let answers_object = kind.rules.delete_answers_object && !hidden;
-        let answer = if answers_object {
+        let returns_object = kind.rules.delete_answers_object && !hidden;
+        let response = if returns_object {
             self.definition.clone()
         } else {
             format!("{META}.Status")
@@ -514,7 +514,7 @@ impl<'a> ResourcePaths<'a> {
             }),
             consumes: self.sent,
             produces: self.objects,
-            answers: (ACCEPTED, Some(answer)),
+            responses: (ACCEPTED, Some(response)),
             ..PathOperation::default()
         }
     }
@@ -527,7 +527,7 @@ impl<'a> ResourcePaths<'a> {
             id: self.id("delete", "Collection", ""),
             description: format!("delete collection of {}", self.published.kind.gvk.kind),
             action: "deletecollection",
-            answers: (OK, Some(format!("{META}.Status"))),
+            responses: (OK, Some(format!("{META}.Status"))),
             ..self.delete()
         };
         operation
@@ -544,7 +544,7 @@ impl<'a> ResourcePaths<'a> {
             action: "deletecollection",
             parameters: self.with_pretty(parameter::LIST),
             body: None,
-            answers: (OK, Some(format!("{META}.Status"))),
+            responses: (OK, Some(format!("{META}.Status"))),
             ..self.delete()
         }
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use mizzen_value::{Map, Value, json, value};
 
-use super::custom::MODEL;
 use super::definition::{DefinitionSet, SpecVersion, kind_value, references};
 use super::hash::short_hash;
 use super::operation::{PathItem, PathOperation, RequestBody, paths};
@@ -103,9 +102,8 @@ impl V2Parts {
         }
         parameters.values().for_each(&mut find);
 
-        let prose = Prose::load(roots.iter().map(String::as_str).chain([MODEL]));
         let kinds = pages.iter().flat_map(|page| &page.kinds);
-        let definitions = DefinitionSet::new(SpecVersion::V2, context, kinds, prose)
+        let definitions = DefinitionSet::new(SpecVersion::V2, context, kinds, Prose::load())
             .reachable(roots, encode_schema);
         V2Parts {
             paths: written,
@@ -206,7 +204,7 @@ fn list(words: &[&str]) -> Vec<Value> {
 }
 
 fn responses(operation: &PathOperation) -> Map {
-    let (codes, definition) = &operation.answers;
+    let (codes, definition) = &operation.responses;
     let schema = match definition {
         Some(definition) => SpecVersion::V2.reference(definition),
         None => value!({"type": "string"}),

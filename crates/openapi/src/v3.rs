@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use mizzen_value::{Map, Value, json, value};
 
-use super::custom::MODEL;
 use super::definition::{DefinitionSet, SpecVersion, gvk_value, references};
 use super::operation::{PathItem, PathOperation, paths};
 use super::parameter::Parameter;
@@ -36,12 +35,8 @@ pub(super) fn write(page: &SpecPage, context: &SpecContext, with_prose: bool) ->
     }
     out.extend_from_slice(br#"},"components":"#);
 
-    let names = roots
-        .iter()
-        .map(String::as_str)
-        .chain(custom.then_some(MODEL));
     let prose = if with_prose {
-        Prose::load(names)
+        Prose::load()
     } else {
         Prose::default()
     };
@@ -179,7 +174,7 @@ fn operation(operation: &PathOperation, shared: &[&Parameter]) -> Value {
 }
 
 fn responses(operation: &PathOperation) -> Map {
-    let (codes, definition) = &operation.answers;
+    let (codes, definition) = &operation.responses;
     let content = content(operation.produces, definition.as_deref());
     let mut responses = Map::default();
     for code in *codes {

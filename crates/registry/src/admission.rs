@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Status, Violations};
 use mizzen_value::Value;
 
@@ -47,5 +48,8 @@ impl ValidatingAdmission for NoAdmission {
 /// start from its argument.
 pub trait UpdateFn: Send {
     /// The new object, in the version of the request. `current` is none if nothing is stored.
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>>;
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>>;
 }

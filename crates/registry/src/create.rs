@@ -1,5 +1,6 @@
 //! Creates an object.
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::validate::meta;
 use mizzen_object::{
     Action, GroupVersionKind, HookContext, Kind, MetaCheck, NameRule, Path, Status, User,
@@ -28,7 +29,7 @@ pub struct Create<'a> {
     /// Its key.
     pub namespace: &'a str,
     /// The object, decoded, defaulted and mutated.
-    pub object: Value,
+    pub object: CanonicalObject,
     /// The user of the request.
     pub user: User,
     /// Dry run: everything but the commit.
@@ -43,11 +44,15 @@ pub struct Create<'a> {
 
 impl<'a> Create<'a> {
     /// A create without a user, admission or warnings.
-    pub fn new(resource: &'a Resource, namespace: &'a str, object: Value) -> Create<'a> {
+    pub fn new(
+        resource: &'a Resource,
+        namespace: &'a str,
+        object: impl Into<CanonicalObject>,
+    ) -> Create<'a> {
         Create {
             resource,
             namespace,
-            object,
+            object: object.into(),
             user: User::default(),
             dry_run: false,
             applies: false,
@@ -80,7 +85,7 @@ impl Registry {
     async fn try_create(
         &self,
         create: &Create<'_>,
-        mut object: Value,
+        mut object: CanonicalObject,
     ) -> Result<Object, CreateError> {
         let Create {
             resource,
@@ -91,12 +96,14 @@ impl Registry {
         let violations = resource.validate_and_convert(&mut object);
         let kind = resource.validation_kind();
         let has_prefix = !object["metadata"]["generateName"].is_empty();
-        let generated = self.generate_name(kind, object.entry("metadata"));
+        let is_named = !object["metadata"]["name"].is_empty();
+        let generated = !is_named && self.generate_name(kind, object.entry("metadata"));
         let key = Key::new(namespace, object["metadata"]["name"].str());
         let version = object["metadata"]["resourceVersion"].clone();
-        self.fill_system_metadata(&key, object.entry("metadata"));
+        self.fill_system_metadata(kind, &key, &mut object);
         reset_for_create(resource, &mut object);
 
+        let mut object = object.into_value();
         let now = self.timestamp();
         let context = create.user.context(Action::Create, &now);
         resource.kind().hooks.prepare(&mut object, None, &context);

@@ -2,7 +2,7 @@
 
 use mizzen_object::{GroupResource, GroupVersionKind, Status};
 use mizzen_store::{Expect, Write, WriteError};
-use mizzen_value::{Value, time};
+use mizzen_value::{Str, Value, time};
 
 use crate::encode::same;
 use crate::status::write_status;
@@ -47,6 +47,8 @@ pub struct Deleted {
     pub object: Object,
     /// Whether it is gone; otherwise finalizers or a grace period hold it.
     pub gone: bool,
+    /// Its uid.
+    pub uid: Str,
 }
 
 /// What to do with the object now.
@@ -79,24 +81,36 @@ impl Registry {
             options.check_preconditions(resource, &old)?;
             gate.check(None, Some(&old)).await?;
 
-            let mut object = old.clone();
+            let had_finalizers = !old["metadata"]["finalizers"].is_empty();
+            let uid = Str::from(old["metadata"]["uid"].str());
+            let mut object = old;
             let step = self.plan(resource, &mut object, options);
             if let DeletionStep::Wait = step {
                 return Ok(Deleted {
                     object: current,
                     gone: false,
+                    uid,
                 });
             }
             if options.dry_run {
                 return Ok(pretend(resource, object, step));
             }
-            resource.to_stored(&mut object).await?;
-            let draft = encode::draft(resource.stored(), &mut object, self.now());
+            let draft = match step {
+                // The object is removed as it was stored last, so it is not encoded again.
+                DeletionStep::Remove if !had_finalizers && !resource.is_custom() => {
+                    encode::redraft(resource.stored(), &object, &record)
+                }
+                _ => {
+                    resource.to_stored(&mut object).await?;
+                    encode::draft(resource.stored(), &mut object, self.now())
+                }
+            };
             let gone = !matches!(step, DeletionStep::Mark);
             if !gone && same(&draft, &record) {
                 return Ok(Deleted {
                     object: current,
                     gone,
+                    uid,
                 });
             }
             let (space, expect) = (resource.space(), Expect::At(record.revision));
@@ -114,7 +128,7 @@ impl Registry {
             match outcome {
                 Ok(record) => {
                     let object = resource.render_one(record).await?;
-                    return Ok(Deleted { object, gone });
+                    return Ok(Deleted { object, gone, uid });
                 }
                 Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => continue,
                 Err(error) => return Err(write_status(resource.kind(), &key.name, error)),
@@ -203,15 +217,19 @@ impl Registry {
         object: &mut Value,
         options: &DeleteOptions,
     ) -> Grace {
-        let asked = options
+        let requested = options
             .grace
             .map(|seconds| if seconds < 0 { 1 } else { seconds });
-        let Some(seconds) = resource.validation_kind().hooks.grace_period(object, asked) else {
+        let Some(seconds) = resource
+            .validation_kind()
+            .hooks
+            .grace_period(object, requested)
+        else {
             return Grace::None;
         };
         let metadata = object.entry("metadata");
         if !metadata["deletionTimestamp"].is_null() {
-            return shorten_grace(metadata, asked);
+            return shorten_grace(metadata, requested);
         }
         metadata.set("deletionTimestamp", time::from_unix(self.now() + seconds));
         metadata.set("deletionGracePeriodSeconds", seconds);
@@ -258,17 +276,20 @@ enum Grace {
 }
 
 /// A running grace period can only be shortened.
-fn shorten_grace(metadata: &mut Value, asked: Option<i64>) -> Grace {
+fn shorten_grace(metadata: &mut Value, requested: Option<i64>) -> Grace {
     let running = metadata["deletionGracePeriodSeconds"].int();
     if running == 0 {
         return Grace::None;
     }
-    match asked {
-        Some(asked) if asked < running => {
+    match requested {
+        Some(requested) if requested < running => {
             let end = time::to_unix(metadata["deletionTimestamp"].str()).unwrap_or_default();
-            metadata.set("deletionTimestamp", time::from_unix(end - running + asked));
-            metadata.set("deletionGracePeriodSeconds", asked);
-            Grace::Begun(asked)
+            metadata.set(
+                "deletionTimestamp",
+                time::from_unix(end - running + requested),
+            );
+            metadata.set("deletionGracePeriodSeconds", requested);
+            Grace::Begun(requested)
         }
         _ => Grace::Pending,
     }
@@ -316,8 +337,10 @@ fn propagation(resource: &Resource, metadata: &Value, options: &DeleteOptions) -
 
 fn pretend(resource: &Resource, mut object: Value, step: DeletionStep) -> Deleted {
     resource.from_hub(&mut object);
+    let uid = object["metadata"]["uid"].str().into();
     let json = encode::plain(resource.kind(), &mut object).into();
     Deleted {
+        uid,
         object: Object::unstored(json),
         gone: !matches!(step, DeletionStep::Mark),
     }

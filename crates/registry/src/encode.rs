@@ -140,13 +140,22 @@ pub(crate) fn draft(kind: &Kind, value: &mut Value, now: i64) -> Draft {
     }
 }
 
+/// The draft of a stored object that is as `record` has it.
+pub(crate) fn redraft(kind: &Kind, value: &Value, record: &Record) -> Draft {
+    Draft {
+        attachment: Some(Box::new(Attached::Ok(Header::new(kind, value)))),
+        ..record.redraft()
+    }
+}
+
 /// The canonical text of an object without its version, and where the version goes.
 pub(crate) fn text(kind: &Kind, value: &mut Value) -> (Vec<u8>, usize) {
     set_type_meta(kind, value);
     // Anything but empty, so that the field is there and in its place.
     value.entry("metadata").set("resourceVersion", "?");
-    schema::canonical_stored(&kind.root, value);
-    let (mut out, version) = located(value);
+    let mut out = Vec::with_capacity(1024);
+    let version = schema::write_stored(&kind.root, value, &mut out);
+    let version = version.expect("the resourceVersion was set");
     out.drain(version.clone());
     value.entry("metadata").remove("resourceVersion");
     (out, version.start)
@@ -184,9 +193,8 @@ pub(crate) fn same(draft: &Draft, record: &Record) -> bool {
 /// Encodes an object that is not stored.
 pub(crate) fn plain(kind: &Kind, value: &mut Value) -> Vec<u8> {
     set_type_meta(kind, value);
-    schema::canonical_stored(&kind.root, value);
     let mut out = Vec::with_capacity(1024);
-    json::write(value, &mut out);
+    schema::write_stored(&kind.root, value, &mut out);
     out
 }
 

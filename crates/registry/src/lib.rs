@@ -3,9 +3,64 @@
 //! A [`Resource`] is a kind joined with the place where its objects are kept. Each verb is a file; a write
 //! is prepared, validated, admitted by a [`ValidatingAdmission`], stamped and committed, and retried after a conflict.
 //!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), mizzen_object::Status> {
+//! use std::sync::Arc;
+//!
+//! use mizzen_object::{Kind, NoHooks, schema};
+//! use mizzen_registry::{Create, Key, Registry, Resource, Store, StoreOptions};
+//! use mizzen_value::clock::{Clock, Random};
+//! use mizzen_value::value;
+//!
+//! /// A clock that stands still, and bytes that are not random: what a test wants.
+//! struct Fixed;
+//!
+//! impl Clock for Fixed {
+//!     fn now(&self) -> (i64, u32) {
+//!         (1_800_000_000, 0)
+//!     }
+//! }
+//!
+//! impl Random for Fixed {
+//!     fn fill(&self, bytes: &mut [u8]) {
+//!         bytes.fill(7);
+//!     }
+//! }
+//!
+//! const KINDS: &str = "
+//! group example.com
+//! version v1
+//! kind Pizza
+//!   names pizzas pizza
+//!   verbs create get
+//! type Pizza
+//!   1 metadata !ObjectMeta
+//!   2 topping string
+//! type ObjectMeta
+//!   1 name string
+//!   2 namespace string
+//! ";
+//! let schemas = schema::parse([("pizza.kinds", KINDS)]).unwrap();
+//! let kind = Kind { data: Arc::new(schemas.kinds[0].clone()), hooks: Arc::new(NoHooks) };
+//!
+//! let registry = Registry::new(Store::in_memory(StoreOptions::default()), Arc::new(Fixed), Arc::new(Fixed));
+//! let pizzas = Resource::new(registry.store(), kind, None);
+//!
+//! let napoli = value!({"metadata": {"name": "napoli"}, "topping": "anchovies"});
+//! registry.create(Create::new(&pizzas, "default", napoli)).await?;
+//!
+//! let stored = registry.get(&pizzas, &Key::new("default", "napoli"), "")?.value();
+//! assert_eq!(stored["topping"].str(), "anchovies");
+//! assert_eq!(stored["metadata"]["creationTimestamp"].str(), "2027-01-15T08:00:00Z");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Invariant: no kind is named here. Differences between kinds are data or hooks.
 
 mod admission;
+pub mod clock;
 mod compact;
 mod convert;
 mod create;

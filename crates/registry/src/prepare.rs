@@ -1,6 +1,7 @@
 //! Prepares an object before validation: name, system metadata, generation, status.
 
-use mizzen_object::{Action, Kind, NameRule, schema};
+use mizzen_object::schema::{CanonicalObject, Struct};
+use mizzen_object::{Action, Kind, NameRule};
 use mizzen_value::Value;
 use mizzen_value::clock::{name_suffix, uuid};
 
@@ -37,32 +38,42 @@ impl Registry {
     }
 
     /// Sets the system metadata of a new object.
-    pub(crate) fn fill_system_metadata(&self, key: &Key, metadata: &mut Value) {
-        let now = self.timestamp();
-        metadata.remove("resourceVersion");
-        metadata.set("creationTimestamp", now);
-        metadata.set("uid", uuid(&*self.random));
+    pub(crate) fn fill_system_metadata(
+        &self,
+        kind: &Kind,
+        key: &Key,
+        object: &mut CanonicalObject,
+    ) {
+        let root = &kind.root;
+        object.remove_metadata("resourceVersion");
+        object.set_metadata(root, "creationTimestamp", self.timestamp());
+        object.set_metadata(root, "uid", uuid(&*self.random));
         if !key.namespace.is_empty() {
-            metadata.set("namespace", &key.namespace);
+            object.set_metadata(root, "namespace", &key.namespace);
         }
     }
 }
 
 /// Clears fields that a create must not set.
-pub(crate) fn reset_for_create(resource: &Resource, object: &mut Value) {
-    let kind = resource.kind();
+pub(crate) fn reset_for_create(resource: &Resource, object: &mut CanonicalObject) {
+    let (kind, root) = (resource.kind(), &resource.validation_kind().root);
     if kind.has_status() && !kind.rules.status_on_create {
-        object.remove("status");
+        object.remove_field(root, "status");
     }
     if kind.rules.generation && !kind.rules.late_generation {
-        object.entry("metadata").set("generation", 1);
+        object.set_metadata(root, "generation", 1);
     }
-    schema::canonical(&resource.validation_kind().root, object);
+    object.restore(root);
 }
 
 /// Restores fields that an update must not change.
-pub(crate) fn reset_for_update(resource: &Resource, action: Action, new: &mut Value, old: &Value) {
-    let kind = resource.kind();
+pub(crate) fn reset_for_update(
+    resource: &Resource,
+    action: Action,
+    new: &mut CanonicalObject,
+    old: &Value,
+) {
+    let (kind, root) = (resource.kind(), &resource.validation_kind().root);
     match action {
         Action::Status => {
             keep_all_but_status(new, old);
@@ -74,21 +85,35 @@ pub(crate) fn reset_for_update(resource: &Resource, action: Action, new: &mut Va
                 }
             }
         }
-        _ if kind.has_status() => keep(new, old, "status"),
+        _ if kind.has_status() && new.get("status") != old.get("status") => {
+            match old.get("status") {
+                Some(status) => new.set_field(root, "status", status.clone()),
+                None => new.remove_field(root, "status"),
+            }
+        }
         _ => {}
     }
-    let (meta, old) = (new.entry("metadata"), &old["metadata"]);
-    keep(meta, old, "creationTimestamp");
-    keep(meta, old, "resourceVersion");
+    let old = &old["metadata"];
+    keep_metadata(root, new, old, "creationTimestamp");
+    keep_metadata(root, new, old, "resourceVersion");
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let stored_wins = field == "deletionTimestamp" && !old[field].is_null();
-        if stored_wins || meta[field].is_empty() {
-            keep(meta, old, field);
+        if stored_wins || new["metadata"][field].is_empty() {
+            keep_metadata(root, new, old, field);
         }
     }
-    keep(meta, old, "generation");
-    meta.remove("selfLink");
-    schema::canonical(&resource.validation_kind().root, new);
+    keep_metadata(root, new, old, "generation");
+    new.remove_metadata("selfLink");
+    new.restore(root);
+}
+
+/// Gives a member of the metadata its stored value.
+fn keep_metadata(root: &Struct, new: &mut CanonicalObject, old: &Value, field: &str) {
+    match old.get(field) {
+        Some(value) if new["metadata"][field] == *value => {}
+        Some(value) => new.set_metadata(root, field, value.clone()),
+        None => new.remove_metadata(field),
+    }
 }
 
 /// Kubernetes: an update through `/status` of a custom kind changes status and managed fields only

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Kind, Status, Violations, schema};
 use mizzen_store::{Keyspace, Record, Store};
 use mizzen_value::{Value, json};
@@ -152,15 +153,13 @@ impl Resource {
     }
 
     /// Converts an object to the hub version and returns violations that cannot be detected there.
-    pub(crate) fn validate_and_convert(&self, value: &mut Value) -> Violations {
+    pub(crate) fn validate_and_convert(&self, object: &mut CanonicalObject) -> Violations {
         let mut violations = Violations::default();
         if self.is_converted() {
-            self.0
-                .kind
-                .hooks
-                .validate_unconverted(value, &mut violations);
+            let hooks = &self.0.kind.hooks;
+            hooks.validate_unconverted(object, &mut violations);
+            self.to_hub(object);
         }
-        self.to_hub(value);
         violations
     }
 
@@ -264,8 +263,8 @@ impl Resource {
     }
 
     /// Converts an object from the validation version, as a [`ValidatingAdmission`](crate::ValidatingAdmission) gets it, to this version.
-    pub fn from_validation_version(&self, judged: &Value) -> Value {
-        let mut object = judged.clone();
+    pub fn from_validation_version(&self, validated: &Value) -> Value {
+        let mut object = validated.clone();
         self.from_hub(&mut object);
         object
     }

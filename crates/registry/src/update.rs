@@ -108,7 +108,7 @@ impl Registry {
         parse_version(metadata["resourceVersion"].str())
             .map_err(|error| Status::unknown(error.to_string()))?;
         if !update.dry_run {
-            object.entry("metadata").remove("resourceVersion");
+            object.remove_metadata("resourceVersion");
         }
         let create = Create {
             user: update.user,
@@ -139,24 +139,28 @@ impl Registry {
         } = *update;
         let record = current.record().expect("what was found is stored").clone();
         let shown = current.value();
-        let mut new = update.change.apply(Some(&shown)).await?;
-        let violations = resource.validate_and_convert(&mut new);
+        let mut draft = update.change.apply(Some(&shown)).await?;
+        let violations = resource.validate_and_convert(&mut draft);
         let old = match resource.is_converted() {
             true => resource.validation_value(current)?,
             false => shown,
         };
-        check_preconditions(update, &new["metadata"], &old["metadata"])?;
-        if resource.is_custom() && new["apiVersion"].is_empty() {
+        check_preconditions(update, &draft["metadata"], &old["metadata"])?;
+        if resource.is_custom() && draft["apiVersion"].is_empty() {
             return Err(Status::internal(
                 "Object 'apiVersion' is missing in 'object has no apiVersion field'",
             ));
         }
 
         let kind = resource.validation_kind();
-        if !update.unchecked {
+        let mut new;
+        if update.unchecked {
+            new = draft.into_value();
+        } else {
             let now = self.timestamp();
             let context = update.user.context(action, &now);
-            reset_for_update(resource, action, &mut new, &old);
+            reset_for_update(resource, action, &mut draft, &old);
+            new = draft.into_value();
             resource
                 .kind()
                 .hooks

@@ -103,7 +103,7 @@ impl Registry {
         let inner = resource
             .space()
             .watch(after)
-            .map_err(|expired| too_old(expired.asked, expired.oldest))?;
+            .map_err(|expired| too_old(expired.requested, expired.oldest))?;
         Ok(ResourceWatch {
             resource: resource.clone(),
             selection,
@@ -125,7 +125,7 @@ impl ResourceWatch {
                 .inner
                 .next()
                 .await
-                .map_err(|expired| too_old(expired.asked, expired.oldest))?;
+                .map_err(|expired| too_old(expired.requested, expired.oldest))?;
             let seen = self.view(events).await.map_err(in_stream)?;
             if !seen.is_empty() {
                 return Ok(seen);
@@ -230,6 +230,6 @@ fn in_stream(status: Status) -> Status {
     }
 }
 
-fn too_old(asked: Revision, oldest: Revision) -> Status {
-    Status::expired(format!("too old resource version: {asked} ({oldest})"))
+fn too_old(requested: Revision, oldest: Revision) -> Status {
+    Status::expired(format!("too old resource version: {requested} ({oldest})"))
 }

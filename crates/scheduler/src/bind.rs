@@ -3,22 +3,35 @@
 
 use std::sync::Arc;
 
-use mizzen_sdk::api::Api;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::resource::PODS;
 use mizzen_value::{Str, value};
 use tokio::sync::mpsc::Sender;
+use tokio::time::Instant;
 
+use crate::configuration::ExtensionPoint;
 use crate::event_recorder::{EventNote, EventRecorder};
 use crate::events::SchedulerMessage;
 use crate::extender::Extender;
+use crate::framework::{PermitFailure, PermitWait, ReservedPlugins};
+use crate::framework_metrics::{FrameworkMetrics, StatusCode};
 use crate::model::PodInfo;
 use crate::pod_status::patch_pod_status;
 use crate::reserve::{PreBindStep, PreBinder};
 
+/// Why a pod was not bound.
+#[derive(Debug)]
+pub(crate) enum BindFailure {
+    /// A Permit plugin rejected it.
+    Rejected(PermitFailure),
+    /// A plugin or the API request failed.
+    Error(String),
+}
+
 /// The binding cycle of one pod.
 pub(crate) struct BindingCycle {
-    pub api: Api,
+    pub api: DynamicClient,
     pub recorder: EventRecorder,
     pub sender: Sender<SchedulerMessage>,
     pub scheduler: Str,
@@ -26,27 +39,37 @@ pub(crate) struct BindingCycle {
     pub node: Str,
     /// The PreBind steps, run before the pod is bound.
     pub steps: Vec<PreBindStep>,
+    /// What plugins out of tree have reserved.
+    pub reserved: ReservedPlugins,
+    /// The wait for permission, if a plugin delays the pod.
+    pub permit: Option<PermitWait>,
     pub pre_binder: PreBinder,
     pub extenders: Arc<[Extender]>,
+    pub metrics: Arc<FrameworkMetrics>,
 }
 
 impl BindingCycle {
     /// Binds the pod, sends the result to the loop, and records an Event on success.
-    pub(crate) async fn run(self) {
-        let mut outcome = Ok(());
-        if !self.steps.is_empty() {
-            // PreBind may take long, so the nomination is published first.
-            let change = value!({"status": {"nominatedNodeName": (&self.node)}});
-            patch_pod_status(&self.api, &self.pod, &change).await;
-            outcome = self.pre_binder.run(&self.steps).await;
-        }
-        if outcome.is_ok() {
-            outcome = self.bind().await;
-        }
+    pub(crate) async fn run(mut self) {
+        let outcome = match self.permit.take() {
+            Some(permit) => {
+                let started = Instant::now();
+                let allowed = permit.wait().await;
+                self.metrics
+                    .observe_permit_wait(allowed.is_ok(), started.elapsed());
+                allowed.map_err(BindFailure::Rejected)
+            }
+            None => Ok(()),
+        };
+        let outcome = match outcome {
+            Ok(()) => self.pre_bind_and_bind().await.map_err(BindFailure::Error),
+            rejected => rejected,
+        };
         let bound = outcome.is_ok();
         if !bound {
             // Before the loop gets the result, so that the next attempt does not race with this.
             self.pre_binder.unreserve_claims(&self.steps).await;
+            self.reserved.unreserve();
         }
         let _ = self
             .sender
@@ -58,6 +81,31 @@ impl BindingCycle {
         if bound {
             self.record_scheduled().await;
         }
+    }
+
+    async fn pre_bind_and_bind(&self) -> Result<(), String> {
+        if !self.steps.is_empty() {
+            // PreBind may take long, so the nomination is published first.
+            let change = value!({"status": {"nominatedNodeName": (&self.node)}});
+            patch_pod_status(&self.api, &self.pod, &change).await;
+        }
+        let started = Instant::now();
+        let prepared = self.pre_bind().await;
+        let (point, code) = (ExtensionPoint::PreBind, StatusCode::of_result(&prepared));
+        self.metrics.observe_point(point, code, started.elapsed());
+        prepared?;
+        let started = Instant::now();
+        let bound = self.bind().await;
+        let (point, code) = (ExtensionPoint::Bind, StatusCode::of_result(&bound));
+        self.metrics.observe_point(point, code, started.elapsed());
+        bound
+    }
+
+    async fn pre_bind(&self) -> Result<(), String> {
+        if !self.steps.is_empty() {
+            self.pre_binder.run(&self.steps).await?;
+        }
+        self.reserved.pre_bind().await
     }
 
     async fn bind(&self) -> Result<(), String> {

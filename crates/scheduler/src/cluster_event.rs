@@ -166,6 +166,7 @@ pub(crate) enum ClusterEvent<'a> {
         new: Option<&'a Object>,
     },
     VolumeAttachment {
+        old: Option<&'a Object>,
         new: Option<&'a Object>,
     },
     ResourceClaim {
@@ -173,6 +174,7 @@ pub(crate) enum ClusterEvent<'a> {
         new: Option<&'a Object>,
     },
     ResourceSlice {
+        old: Option<&'a Object>,
         new: Option<&'a Object>,
     },
     DeviceClass {
@@ -206,10 +208,85 @@ impl<'a> ClusterEvent<'a> {
         }
     }
 
+    /// Its label in metrics (upstream: ClusterEvent.Label). Of several changes it is the first.
+    pub(crate) fn label(&self) -> &'static str {
+        macro_rules! labels {
+            ($resource:literal) => {
+                [
+                    concat!($resource, "Add"),
+                    concat!($resource, "Update"),
+                    concat!($resource, "Delete"),
+                ]
+            };
+        }
+        let (labels, is_added, is_deleted) = match self {
+            ClusterEvent::Pod { old, new, change } => {
+                return pod_label(new.or(*old).is_some_and(PodInfo::is_assigned), *change);
+            }
+            ClusterEvent::Node { change, .. } => return node_label(*change),
+            ClusterEvent::PersistentVolumeClaim { old, new } => (
+                labels!("PersistentVolumeClaim"),
+                old.is_none(),
+                new.is_none(),
+            ),
+            ClusterEvent::PersistentVolume { old, new } => {
+                (labels!("PersistentVolume"), old.is_none(), new.is_none())
+            }
+            ClusterEvent::StorageClass { old, new } => (
+                labels!("storage.k8s.io/StorageClass"),
+                old.is_none(),
+                new.is_none(),
+            ),
+            ClusterEvent::CsiNode { old, new } => (
+                labels!("storage.k8s.io/CSINode"),
+                old.is_none(),
+                new.is_none(),
+            ),
+            ClusterEvent::CsiDriver { old, new } => (
+                labels!("storage.k8s.io/CSIDriver"),
+                old.is_none(),
+                new.is_none(),
+            ),
+            ClusterEvent::CsiStorageCapacity { old, new } => (
+                labels!("storage.k8s.io/CSIStorageCapacity"),
+                old.is_none(),
+                new.is_none(),
+            ),
+            ClusterEvent::VolumeAttachment { old, new } => (
+                labels!("storage.k8s.io/VolumeAttachment"),
+                old.is_none(),
+                new.is_none(),
+            ),
+            ClusterEvent::ResourceClaim { old, new } => (
+                labels!("resource.k8s.io/ResourceClaim"),
+                old.is_none(),
+                new.is_none(),
+            ),
+            ClusterEvent::ResourceSlice { old, new } => (
+                labels!("resource.k8s.io/ResourceSlice"),
+                old.is_none(),
+                new.is_none(),
+            ),
+            ClusterEvent::DeviceClass { old, new } => (
+                labels!("resource.k8s.io/DeviceClass"),
+                old.is_none(),
+                new.is_none(),
+            ),
+        };
+        let [added, updated, deleted] = labels;
+        match (is_added, is_deleted) {
+            (_, true) => deleted,
+            (true, _) => added,
+            _ => updated,
+        }
+    }
+
     /// The plugins that register for this event: the inverse of upstream's EventsToRegister.
     /// Plugins that are not listed get no queueing hint call.
     pub(crate) fn registered_plugins(&self) -> PluginNames {
-        let some = |names: &[Name]| names.iter().copied().chain([Name::Extender]).collect();
+        let everything =
+            || Name::all().filter(|name| matches!(name, Name::Custom(_) | Name::Extender));
+        let some = |names: &[Name]| names.iter().copied().chain(everything()).collect();
         match self {
             ClusterEvent::Pod { old: None, .. } => {
                 some(&[Name::PodTopologySpread, Name::InterPodAffinity])
@@ -226,6 +303,11 @@ impl<'a> ClusterEvent<'a> {
         }
     }
 
+    /// Whether a pod was updated in nothing that plugins register for, such as its status.
+    pub(crate) fn is_unregistered_update(&self) -> bool {
+        matches!(self, ClusterEvent::Pod { change, .. } if *change == PodAction(0))
+    }
+
     /// Whether the event requeues the pods that a plugin rejected without a call of its queueing
     /// hint.
     pub(crate) fn queues_without_hint(&self, rejector: Name) -> bool {
@@ -239,6 +321,40 @@ impl<'a> ClusterEvent<'a> {
         };
         change.has(NodeAction::TAINT) && QUEUED_BY_TAINT_CHANGES.contains(&rejector)
     }
+}
+
+/// The label of a change of a pod.
+fn pod_label(is_assigned: bool, change: PodAction) -> &'static str {
+    macro_rules! labels {
+        ($($action:ident $name:literal),*) => {
+            [$((PodAction::$action, [concat!("AssignedPod", $name), concat!("UnschedulablePod", $name)]),)*]
+        };
+    }
+    let labels = labels![
+        ADD "Add", DELETE "Delete", LABEL "UpdatePodLabel", SCALE_DOWN "UpdatePodScaleDown",
+        GATES "UpdatePodSchedulingGatesEliminated", TOLERATION "UpdatePodToleration",
+        CLAIM "UpdatePodGeneratedResourceClaim"
+    ];
+    let update = ["AssignedPodUpdate", "UnschedulablePodUpdate"];
+    let known = labels.into_iter().find(|(action, _)| change.has(*action));
+    let [assigned, unscheduled] = known.map_or(update, |(_, labels)| labels);
+    if is_assigned { assigned } else { unscheduled }
+}
+
+/// The label of a change of a node.
+fn node_label(change: NodeAction) -> &'static str {
+    let labels = [
+        (NodeAction::ADD, "NodeAdd"),
+        (NodeAction::DELETE, "NodeDelete"),
+        (NodeAction::ALLOCATABLE, "NodeUpdateNodeAllocatable"),
+        (NodeAction::LABEL, "NodeUpdateNodeLabel"),
+        (NodeAction::TAINT, "NodeUpdateNodeTaint"),
+        (NodeAction::CONDITION, "NodeUpdateNodeCondition"),
+        (NodeAction::ANNOTATION, "NodeUpdateNodeAnnotation"),
+        (NodeAction::FEATURE, "NodeUpdateNodeDeclaredFeature"),
+    ];
+    let known = labels.into_iter().find(|(action, _)| change.has(*action));
+    known.map_or("NodeUpdate", |(_, label)| label)
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::Str;
+use tokio::time::Instant;
 
 use crate::HashMap;
+use crate::bind::BindFailure;
 use crate::cluster_event::{ClusterEvent, NodeAction, PodAction};
 use crate::cluster_state::ClusterState;
 use crate::events::SchedulerMessage;
@@ -15,7 +17,7 @@ use crate::model::{NodeFacts, PodInfo};
 use crate::plugin::{Name, PluginNames};
 use crate::profile::Profile;
 use crate::reserve;
-use crate::scheduler::{BindingPod, Scheduler, SchedulingFailure};
+use crate::scheduler::{BindingPod, Scheduler};
 
 impl Scheduler {
     /// Handles one message.
@@ -118,6 +120,7 @@ impl Scheduler {
     }
 
     fn delete_pod(&mut self, uid: &str) {
+        self.waiting_pods.cancel(uid);
         if let Some(binding_pod) = self.binding_pods.remove(uid) {
             reserve::forget(&binding_pod.steps, &mut self.cluster);
         }
@@ -154,7 +157,7 @@ impl Scheduler {
         }
     }
 
-    fn on_object(&mut self, resource: &Resource, key: &Key, object: Option<Arc<Object>>) {
+    fn on_object(&mut self, resource: &ResourceType, key: &Key, object: Option<Arc<Object>>) {
         let cache = &mut self.cluster.cache;
         match (&*resource.kind, object.as_deref()) {
             ("Namespace", namespace) => cache.set_namespace(key, namespace),
@@ -209,9 +212,9 @@ impl Scheduler {
             "StorageClass" => ClusterEvent::StorageClass { old, new },
             "CSINode" => ClusterEvent::CsiNode { old, new },
             "CSIDriver" => ClusterEvent::CsiDriver { old, new },
-            "VolumeAttachment" => ClusterEvent::VolumeAttachment { new },
+            "VolumeAttachment" => ClusterEvent::VolumeAttachment { old, new },
             "ResourceClaim" => ClusterEvent::ResourceClaim { old, new },
-            "ResourceSlice" => ClusterEvent::ResourceSlice { new },
+            "ResourceSlice" => ClusterEvent::ResourceSlice { old, new },
             "DeviceClass" => ClusterEvent::DeviceClass { old, new },
             _ => ClusterEvent::CsiStorageCapacity { old, new },
         };
@@ -219,11 +222,12 @@ impl Scheduler {
     }
 
     /// The binding cycle of a pod has ended.
-    fn on_bound(&mut self, uid: &str, outcome: Result<(), String>) {
+    fn on_bound(&mut self, uid: &str, outcome: Result<(), BindFailure>) {
         let Some(BindingPod {
             queued_pod,
             attempt_started,
             steps,
+            ..
         }) = self.binding_pods.remove(uid)
         else {
             return;
@@ -232,13 +236,13 @@ impl Scheduler {
         let Err(error) = outcome else {
             self.metrics
                 .observe_attempt(AttemptResult::Scheduled, profile, took);
-            let first = queued_pod.first_attempt.unwrap_or(attempt_started);
-            return self
-                .metrics
-                .observe_bound(queued_pod.attempts, first.elapsed());
+            return self.metrics.observe_bound(&queued_pod, attempt_started);
         };
-        self.metrics
-            .observe_attempt(AttemptResult::Error, profile, took);
+        let result = match &error {
+            BindFailure::Rejected(_) => AttemptResult::Unschedulable,
+            BindFailure::Error(_) => AttemptResult::Error,
+        };
+        self.metrics.observe_attempt(result, profile, took);
         reserve::forget(&steps, &mut self.cluster);
         let forgotten = self.cluster.cache.forget_assumed(uid);
         if let Some(old) = &forgotten {
@@ -249,13 +253,15 @@ impl Scheduler {
             return;
         }
         if let Some(profile) = self.profiles.get(&queued_pod.pod.scheduler).cloned() {
-            self.handle_scheduling_failure(&profile, queued_pod, SchedulingFailure::Error(error));
+            self.handle_scheduling_failure(&profile, queued_pod, error.into());
         }
     }
 
     /// Requeues the pods that an event may help.
     pub(crate) fn on_event(&mut self, event: &ClusterEvent) {
+        let started = Instant::now();
         self.move_all_to_active_or_backoff(event, |_| true);
+        self.metrics.observe_event(event.label(), started.elapsed());
     }
 
     /// Requeues the pods among those in `concerns` that an event may help.
@@ -270,6 +276,7 @@ impl Scheduler {
                 && is_worth_requeuing(profiles, cluster, pod, unschedulable_plugins, event)
         };
         self.queue.move_all_to_active_or_backoff(
+            event.label(),
             event.registered_plugins(),
             is_worth_requeuing,
             |pod| run_pre_enqueue(profiles, cluster, pod),
@@ -331,9 +338,17 @@ fn is_worth_requeuing(
         .filters
         .iter()
         .filter(|filter| unschedulable_plugins.has(filter.name()));
+    // Plugins out of tree at Reserve and Permit have no queueing hint: every event may help.
+    let mut later = profile.reserves.iter().chain(&profile.permits);
     unschedulable_plugins.has(Name::Extender)
+        || (!event.is_unregistered_update()
+            && later.any(|custom| unschedulable_plugins.has(custom.name)))
         || (unschedulable_plugins.has(Name::SchedulingGates) && ungated())
         || rejectors.any(|filter| {
-            event.queues_without_hint(filter.name()) || filter.queueing_hint(pod, event, cluster)
+            let name = filter.name();
+            event.queues_without_hint(name)
+                || profile.metrics.run_hint(name, event.label(), || {
+                    filter.queueing_hint(pod, event, cluster)
+                })
         })
 }

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::clock::Clock;
+use mizzen_sdk::dynamic::{DynamicClient, PatchType};
 use mizzen_sdk::event::Severity;
-use mizzen_sdk::{Key, Resource};
+use mizzen_sdk::{Key, ResourceType};
 use mizzen_value::{Str, Value, value};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::HashMap;
 use crate::model::PodInfo;
 
-const EVENTS: Resource = Resource::namespaced("events.k8s.io", "v1", "events", "Event");
+const EVENTS: ResourceType = ResourceType::namespaced("events.k8s.io", "v1", "events", "Event");
 /// A series ends after this time without a repetition.
 const SERIES_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 /// The most bytes of a note.
@@ -45,7 +45,7 @@ pub(crate) struct EventNote {
 /// Records Events about pods.
 #[derive(Clone)]
 pub(crate) struct EventRecorder {
-    api: Api,
+    api: DynamicClient,
     clock: Clock,
     host: Str,
     /// The time of the last Event in microseconds. Events are named by their time.
@@ -68,7 +68,7 @@ struct EventSeries {
 }
 
 impl EventRecorder {
-    pub(crate) fn new(api: Api, clock: Clock, host: Str) -> EventRecorder {
+    pub(crate) fn new(api: DynamicClient, clock: Clock, host: Str) -> EventRecorder {
         let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES));
         let (last, waiting, dropped) = (Arc::default(), Arc::default(), Arc::default());
         EventRecorder {
@@ -153,7 +153,7 @@ impl EventRecorder {
         let count = series.count;
         let change = value!({"series": {"count": count, "lastObservedTime": now}});
         self.spawn_write(async move {
-            api.patch(&EVENTS, &key, "", Patch::Merge, &change)
+            api.patch(&EVENTS, &key, "", PatchType::Merge, &change)
                 .await
                 .map(drop)
         });

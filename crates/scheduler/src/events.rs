@@ -11,10 +11,11 @@ use mizzen_sdk::resource::{
     REPLICATION_CONTROLLERS, RESOURCE_CLAIMS, RESOURCE_SLICES, SERVICES, STATEFUL_SETS,
     STORAGE_CLASSES, VOLUME_ATTACHMENTS,
 };
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::Str;
 use tokio::sync::mpsc::Sender;
 
+use crate::bind::BindFailure;
 use crate::model::{NodeFacts, PodInfo};
 
 /// The capacity of the channel; when it is full, the handlers wait.
@@ -29,13 +30,13 @@ pub(crate) enum SchedulerMessage {
     Node(Box<NodeFacts>),
     NodeGone(Str),
     /// Another object was added or updated; `None` if it was deleted.
-    Object(&'static Resource, Key, Option<Arc<Object>>),
+    Object(&'static ResourceType, Key, Option<Arc<Object>>),
     /// All informers have synced.
     Synced,
     /// The binding cycle of a pod has ended.
     Bound {
         uid: Str,
-        outcome: Result<(), String>,
+        outcome: Result<(), BindFailure>,
     },
     /// The victims of a preemptor were deleted, or not.
     Preempted {
@@ -49,7 +50,7 @@ pub(crate) enum SchedulerMessage {
 }
 
 /// The other resources with handlers.
-const OTHER_RESOURCES: [&Resource; 16] = [
+const OTHER_RESOURCES: [&ResourceType; 16] = [
     &NAMESPACES,
     &SERVICES,
     &REPLICATION_CONTROLLERS,
@@ -128,7 +129,7 @@ pub(crate) fn add_event_handlers(
 fn add_handler(
     informers: &Factory,
     sender: &Sender<SchedulerMessage>,
-    resource: &Resource,
+    resource: &ResourceType,
     read: impl Fn(&Entry<Object>, bool) -> Option<SchedulerMessage> + Send + Sync + 'static,
 ) -> Registration<Object> {
     informers.objects(resource).add_handler(EventForwarder {

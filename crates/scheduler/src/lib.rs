@@ -31,6 +31,8 @@ mod event_recorder;
 mod events;
 mod extender;
 mod extender_phases;
+pub mod framework;
+mod framework_metrics;
 mod metrics;
 mod model;
 mod plugin;
@@ -40,11 +42,13 @@ mod preemption;
 mod profile;
 mod queue;
 mod reserve;
+mod resource_metrics;
 mod run;
 mod scheduler;
 mod storage;
 
 pub use configuration::{Configuration, ConfigurationError};
+pub use resource_metrics::PodResourceMetrics;
 pub use run::{Handle, Options, StartError, start};
 
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use mizzen_sdk::metrics::{Collector, Families, Histogram, exponential};
 use mizzen_value::Str;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::plugin::Name;
-use crate::queue::QueueDepths;
+use crate::queue::{IncomingPods, QueueDepths, QueuedPodInfo};
 
 /// Upper bounds of attempts and of the algorithm, in seconds.
 const ATTEMPT_BOUNDS: [f64; 15] = exponential(0.001, 2.0);
@@ -19,6 +20,8 @@ const SLI_BOUNDS: [f64; 20] = exponential(0.01, 2.0);
 const VICTIM_BOUNDS: [f64; 7] = exponential(1.0, 2.0);
 /// Upper bounds of the number of attempts.
 const COUNT_BOUNDS: [f64; 5] = exponential(1.0, 2.0);
+/// Upper bounds of the handling of an event, in seconds.
+const EVENT_BOUNDS: [f64; 12] = exponential(0.0001, 2.0);
 /// Kubernetes: from this number on all attempts share one label (schedule_one.go,
 /// getAttemptsLabel).
 const MANY_ATTEMPTS: usize = 15;
@@ -54,7 +57,13 @@ struct RecordedMetrics {
     attempts_until_bound: Histogram,
     /// The time from the first attempt until a pod was bound, by number of attempts.
     sli: BTreeMap<usize, Histogram>,
+    /// Pods that were bound after their timeout in the unschedulable pods had ended.
+    bound_after_flush: u64,
+    /// By event.
+    events: BTreeMap<&'static str, Histogram>,
     victims: Histogram,
+    /// By whether all victims were deleted.
+    victim_deletions: BTreeMap<bool, Histogram>,
     preemption_attempts: u64,
     gauges: GaugeValues,
 }
@@ -63,6 +72,7 @@ struct RecordedMetrics {
 #[derive(Debug, Default)]
 pub(crate) struct GaugeValues {
     pub depths: QueueDepths,
+    pub incoming: IncomingPods,
     pub n_nodes: usize,
     pub n_pods: usize,
     pub n_assumed: usize,
@@ -78,7 +88,10 @@ impl Default for RecordedMetrics {
             algorithm: Histogram::new(&ATTEMPT_BOUNDS),
             attempts_until_bound: Histogram::new(&COUNT_BOUNDS),
             sli: BTreeMap::new(),
+            bound_after_flush: 0,
+            events: BTreeMap::new(),
             victims: Histogram::new(&VICTIM_BOUNDS),
+            victim_deletions: BTreeMap::new(),
             preemption_attempts: 0,
             gauges: GaugeValues::default(),
         }
@@ -100,13 +113,32 @@ impl SchedulerMetrics {
         self.0.lock().algorithm.observe(took.as_secs_f64());
     }
 
-    /// Observes a pod that was bound at its `attempts`-th attempt, `took` after the first one
-    /// began.
-    pub(crate) fn observe_bound(&self, attempts: u32, took: Duration) {
-        let (mut counts, attempts) = (self.0.lock(), attempts as usize);
+    /// Observes a pod that was bound by the attempt that began at `attempt_started`.
+    pub(crate) fn observe_bound(&self, pod: &QueuedPodInfo, attempt_started: Instant) {
+        let took = pod.first_attempt.unwrap_or(attempt_started).elapsed();
+        let (mut counts, attempts) = (self.0.lock(), pod.attempts as usize);
         counts.attempts_until_bound.observe(attempts as f64);
+        counts.bound_after_flush += u64::from(pod.was_flushed);
         let sli = counts.sli.entry(attempts.min(MANY_ATTEMPTS));
         sli.or_insert_with(|| Histogram::new(&SLI_BOUNDS))
+            .observe(took.as_secs_f64());
+    }
+
+    /// Observes how long it took to requeue the pods that an event may help.
+    pub(crate) fn observe_event(&self, event: &'static str, took: Duration) {
+        let mut counts = self.0.lock();
+        let events = counts.events.entry(event);
+        events
+            .or_insert_with(|| Histogram::new(&EVENT_BOUNDS))
+            .observe(took.as_secs_f64());
+    }
+
+    /// Observes the deletion of all victims of a preemptor.
+    pub(crate) fn observe_victims_deleted(&self, is_done: bool, took: Duration) {
+        let mut counts = self.0.lock();
+        let deletions = counts.victim_deletions.entry(is_done);
+        deletions
+            .or_insert_with(|| Histogram::new(&SLI_BOUNDS))
             .observe(took.as_secs_f64());
     }
 
@@ -178,6 +210,35 @@ impl Collector for SchedulerMetrics {
                 "Pods that were preempted at a time.",
             )
             .add_histogram(&[], &counts.victims);
+        for (is_done, took) in &counts.victim_deletions {
+            let labels = [("result", if *is_done { "success" } else { "error" })];
+            families
+                .histogram(
+                    "scheduler_preemption_goroutines_duration_seconds",
+                    "How long it took to delete the victims of a preemptor.",
+                )
+                .add_histogram(&labels, took);
+            families
+                .counter(
+                    "scheduler_preemption_goroutines_execution_total",
+                    "Preemptors whose victims were deleted, by result.",
+                )
+                .add(&labels, took.count());
+        }
+        for (event, took) in &counts.events {
+            families
+                .histogram(
+                    "scheduler_event_handling_duration_seconds",
+                    "How long it took to requeue the pods that an event may help.",
+                )
+                .add_histogram(&[("event", event)], took);
+        }
+        families
+            .counter(
+                "scheduler_pod_scheduled_after_flush_total",
+                "Pods that were scheduled after their timeout as unschedulable pods.",
+            )
+            .add(&[], counts.bound_after_flush);
         counts.gauges.collect(families);
     }
 }
@@ -199,6 +260,19 @@ impl GaugeValues {
         ] {
             pending.add(&[("queue", queue)], n);
         }
+        let incoming = families.counter(
+            "scheduler_queue_incoming_pods_total",
+            "Pods that entered a queue, by queue and event.",
+        );
+        for ((queue, event), n) in &self.incoming {
+            incoming.add(&[("queue", queue), ("event", event)], *n);
+        }
+        families
+            .gauge(
+                "scheduler_goroutines",
+                "Tasks beside the scheduling loop, by operation.",
+            )
+            .add(&[("operation", "binding")], self.n_assumed);
         let sizes = families.gauge(
             "scheduler_cache_size",
             "Nodes, pods and assumed pods in the scheduler's cache.",

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use mizzen_object::condition::updated;
-use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::clock::Clock;
+use mizzen_sdk::dynamic::{DynamicClient, PatchType};
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Object, condition};
@@ -46,7 +46,7 @@ impl PodStatusUpdate {
 
 /// Writes status updates, one at a time per pod.
 pub(crate) struct PodStatusWriter {
-    api: Api,
+    api: DynamicClient,
     clock: Clock,
     sender: Sender<SchedulerMessage>,
     /// Pods with a write in flight, and the update to write next.
@@ -54,7 +54,11 @@ pub(crate) struct PodStatusWriter {
 }
 
 impl PodStatusWriter {
-    pub(crate) fn new(api: Api, clock: Clock, sender: Sender<SchedulerMessage>) -> PodStatusWriter {
+    pub(crate) fn new(
+        api: DynamicClient,
+        clock: Clock,
+        sender: Sender<SchedulerMessage>,
+    ) -> PodStatusWriter {
         PodStatusWriter {
             api,
             clock,
@@ -94,9 +98,9 @@ impl PodStatusWriter {
 }
 
 /// Patches the status of a pod.
-pub(crate) async fn patch_pod_status(api: &Api, pod: &PodInfo, change: &Value) {
+pub(crate) async fn patch_pod_status(api: &DynamicClient, pod: &PodInfo, change: &Value) {
     match api
-        .patch(&PODS, &pod.key(), "status", Patch::Strategic, change)
+        .patch(&PODS, &pod.key(), "status", PatchType::Strategic, change)
         .await
     {
         Err(error) if !is_not_found(&error) => {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use mizzen_sdk::api::{Api, DeleteOptions};
+use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient};
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Object, condition};
 use mizzen_value::{Str, Value, time, value};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::cycle::{CycleState, Diagnosis};
 use crate::event_recorder::{EventNote, EventRecorder};
@@ -20,7 +21,7 @@ use crate::preemption::{
     CandidateSearch, Preemption, PreemptionCandidate, PreemptionContext, find_candidates,
     pick_one_node,
 };
-use crate::profile::Profile;
+use crate::profile::{PostFilterPlugin, Profile};
 use crate::scheduler::{Scheduler, SchedulingFailure};
 
 impl Scheduler {
@@ -32,46 +33,57 @@ impl Scheduler {
         state: &CycleState,
         mut diagnosis: Diagnosis,
     ) -> SchedulingFailure {
-        let mut said = Vec::new();
-        if profile.deallocates_claims {
-            // Kubernetes: the plugin's state of the pod is missing if its PreFilter did not run
-            // (framework.go).
-            if !state.pre_filtered.has(Name::DynamicResources)
-                && !diagnosis.pre_filter_message.is_empty()
-            {
-                diagnosis.post_filter_message = "not found".into();
-                return SchedulingFailure::FitError {
-                    diagnosis,
-                    nominate: None,
-                };
-            }
-            said.push(self.deallocate_claims(pod, &diagnosis).to_string());
-        }
-        let nominate = match profile.preemption {
-            None => None,
-            Some(candidate_limits) => {
-                let now = (self.clock)().as_second();
-                let (cluster, nominated) = (&self.cluster, &self.queue.nominated);
-                let case = PreemptionContext {
-                    pod,
-                    state,
-                    cluster,
-                    nominated,
-                    now,
-                };
-                match find_candidates(&case, &diagnosis, candidate_limits, &self.rng) {
-                    CandidateSearch::None { message, forget } => {
-                        said.push(format!("preemption: {message}"));
-                        self.metrics.observe_preemption(0);
-                        forget.then(Str::default)
+        let (mut messages, mut nominate) = (Vec::new(), None);
+        for plugin in &profile.post_filters {
+            match plugin {
+                PostFilterPlugin::DeallocateClaims => {
+                    // Kubernetes: the plugin's state of the pod is missing if its PreFilter did not
+                    // run (framework.go).
+                    if !state.pre_filtered.has(Name::DynamicResources)
+                        && !diagnosis.pre_filter_message.is_empty()
+                    {
+                        diagnosis.post_filter_message = "not found".into();
+                        return SchedulingFailure::FitError {
+                            diagnosis,
+                            nominate: None,
+                        };
                     }
-                    CandidateSearch::Candidates(candidates) => {
-                        return self.preempt(profile, pod, candidates, diagnosis).await;
+                    messages.push(self.deallocate_claims(pod, &diagnosis).to_string());
+                }
+                PostFilterPlugin::Preemption(candidate_limits) => {
+                    let case = PreemptionContext {
+                        pod,
+                        state,
+                        cluster: &self.cluster,
+                        nominated: &self.queue.nominated,
+                        now: (self.clock)().as_second(),
+                    };
+                    match find_candidates(&case, &diagnosis, *candidate_limits, &self.rng) {
+                        CandidateSearch::None { message, forget } => {
+                            messages.push(format!("preemption: {message}"));
+                            self.metrics.observe_preemption(0);
+                            nominate = forget.then(Str::default);
+                        }
+                        CandidateSearch::Candidates(candidates) => {
+                            return self.preempt(profile, pod, candidates, diagnosis).await;
+                        }
+                    }
+                }
+                PostFilterPlugin::Custom(custom) => {
+                    match custom.post_filter(pod, state, &self.cluster) {
+                        Ok(node) => {
+                            let nominate = Some(node);
+                            return SchedulingFailure::FitError {
+                                diagnosis,
+                                nominate,
+                            };
+                        }
+                        Err(rejection) => messages.push(rejection.reason.into_owned()),
                     }
                 }
             }
-        };
-        diagnosis.post_filter_message = said.join(", ");
+        }
+        diagnosis.post_filter_message = messages.join(", ");
         SchedulingFailure::FitError {
             diagnosis,
             nominate,
@@ -190,8 +202,9 @@ impl Scheduler {
             node: preemption.node,
             now: time::from_unix((self.clock)().as_second()),
         };
-        let sender = self.sender.clone();
+        let (sender, metrics) = (self.sender.clone(), self.metrics.clone());
         tokio::spawn(async move {
+            let started = Instant::now();
             let uid = eviction.preemptor.uid.clone();
             let mut tasks = JoinSet::new();
             for victim in leaving {
@@ -200,6 +213,7 @@ impl Scheduler {
             }
             let outcomes = tasks.join_all().await;
             let done = outcomes.into_iter().all(|outcome| outcome.is_ok());
+            metrics.observe_victims_deleted(done, started.elapsed());
             let _ = sender.send(SchedulerMessage::Preempted { uid, done }).await;
         });
     }
@@ -208,7 +222,7 @@ impl Scheduler {
 /// Deletes the victims of one preemptor.
 #[derive(Clone)]
 struct PreemptionExecutor {
-    api: Api,
+    api: DynamicClient,
     recorder: EventRecorder,
     scheduler: Str,
     preemptor: Arc<PodInfo>,
@@ -252,7 +266,7 @@ impl PreemptionExecutor {
                     &PODS,
                     &key,
                     "status",
-                    mizzen_sdk::api::Patch::Strategic,
+                    mizzen_sdk::dynamic::PatchType::Strategic,
                     &change,
                 )
                 .await?;

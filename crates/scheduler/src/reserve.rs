@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::cache::{Lister, Version};
 use mizzen_sdk::clock::Clock;
+use mizzen_sdk::dynamic::{DynamicClient, PatchType};
 use mizzen_sdk::informer::Factory;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS};
 use mizzen_sdk::write::{is_conflict, is_not_found};
@@ -86,13 +86,13 @@ pub(crate) fn forget(steps: &[PreBindStep], cluster: &mut ClusterState) {
 /// Runs PreBind.
 #[derive(Clone)]
 pub(crate) struct PreBinder {
-    api: Api,
+    api: DynamicClient,
     clock: Clock,
     claims: Lister<Object>,
 }
 
 impl PreBinder {
-    pub(crate) fn new(api: Api, clock: Clock, informers: &Factory) -> PreBinder {
+    pub(crate) fn new(api: DynamicClient, clock: Clock, informers: &Factory) -> PreBinder {
         PreBinder {
             api,
             clock,
@@ -243,7 +243,13 @@ impl PreBinder {
             });
             let written = self
                 .api
-                .patch(&RESOURCE_CLAIMS, claim, "status", Patch::Strategic, &change)
+                .patch(
+                    &RESOURCE_CLAIMS,
+                    claim,
+                    "status",
+                    PatchType::Strategic,
+                    &change,
+                )
                 .await;
             if let Err(error) = written.map(drop)
                 && !is_not_found(&error)

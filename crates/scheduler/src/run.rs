@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use kube::Client;
-use mizzen_sdk::api::Api;
 use mizzen_sdk::clock::{self, Clock, Rng};
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::informer::Factory;
 use mizzen_sdk::metrics::{Collector, Families};
+use mizzen_sdk::resource::PODS;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -14,13 +15,14 @@ use crate::configuration::Configuration;
 use crate::events::{self, SchedulerMessage};
 use crate::extender::Extender;
 use crate::metrics::SchedulerMetrics;
+use crate::resource_metrics::PodResourceMetrics;
 use crate::scheduler::Scheduler;
 
 /// The dependencies of a scheduler.
 #[derive(Clone)]
 pub struct Options {
     /// The client.
-    pub api: Api,
+    pub api: DynamicClient,
     /// The informers.
     pub informers: Factory,
     /// The wall clock.
@@ -37,7 +39,7 @@ impl Options {
     /// With the system clock and informers of its own.
     pub fn new(client: Client) -> Options {
         Options {
-            api: Api::new(client.clone()),
+            api: DynamicClient::new(client.clone()),
             informers: Factory::new(client),
             clock: clock::wall_clock(),
             rng: clock::rng(),
@@ -60,6 +62,7 @@ pub struct Handle {
     informers: Factory,
     synced: watch::Receiver<bool>,
     metrics: SchedulerMetrics,
+    configuration: Arc<Configuration>,
     _tasks: JoinSet<()>,
 }
 
@@ -93,11 +96,17 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
         informers: options.informers,
         synced,
         metrics,
+        configuration: options.configuration,
         _tasks: tasks,
     })
 }
 
 impl Handle {
+    /// The requests and limits of all pods, for `/metrics/resources`.
+    pub fn pod_resources(&self) -> PodResourceMetrics {
+        PodResourceMetrics(self.informers.objects(&PODS))
+    }
+
     /// Waits until all informers have synced.
     pub async fn synced(&self) {
         let mut synced = self.synced.clone();
@@ -109,6 +118,9 @@ impl Handle {
 impl Collector for Handle {
     fn collect(&self, families: &mut Families) {
         self.metrics.collect(families);
+        for profile in &self.configuration.profiles {
+            profile.metrics.collect(&profile.name, families);
+        }
         self.informers.collect(families);
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_sdk::Object;
-use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Lister;
 use mizzen_sdk::clock::{Clock, Rng};
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::resource::NODES;
 use mizzen_value::Str;
@@ -15,9 +15,10 @@ use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
 use crate::HashMap;
-use crate::bind::BindingCycle;
+use crate::bind::{BindFailure, BindingCycle};
 use crate::cache::Slot;
 use crate::cluster_state::ClusterState;
+use crate::configuration::ExtensionPoint;
 use crate::cycle::{
     CycleState, Diagnosis, FilterRun, num_feasible_nodes_to_find, prioritize_nodes,
     run_pre_filters, select_host,
@@ -25,9 +26,11 @@ use crate::cycle::{
 use crate::event_recorder::{EventNote, EventRecorder, EventSeriesCache};
 use crate::events::SchedulerMessage;
 use crate::extender::Extender;
+use crate::framework::{PermitFailure, ReservedPlugins, WaitingPods};
+use crate::framework_metrics::StatusCode;
 use crate::metrics::{AttemptResult, GaugeValues, SchedulerMetrics};
 use crate::model::PodInfo;
-use crate::plugin::PluginNames;
+use crate::plugin::{Name, PluginNames};
 use crate::pod_status::{PodStatusUpdate, PodStatusWriter, UnscheduledCondition};
 use crate::profile::Profile;
 use crate::queue::{QueuedPodInfo, SchedulingQueue};
@@ -54,7 +57,7 @@ pub(crate) struct Scheduler {
     pre_binder: PreBinder,
     /// The node at which the next search starts (upstream: nextStartNodeIndex).
     next_start_node: usize,
-    pub api: Api,
+    pub api: DynamicClient,
     pub clock: Clock,
     pub rng: Rng,
     pub recorder: EventRecorder,
@@ -62,8 +65,12 @@ pub(crate) struct Scheduler {
     pub status_writer: PodStatusWriter,
     pub sender: Sender<SchedulerMessage>,
     pub metrics: SchedulerMetrics,
+    /// The pods that Permit plugins delay.
+    pub waiting_pods: WaitingPods,
     pub is_synced: bool,
     gauges_updated: Option<Instant>,
+    /// Whether something changed since.
+    are_gauges_stale: bool,
     /// Preemptors of this cycle whose victims are being deleted.
     pub preemptors: Vec<Str>,
 }
@@ -75,6 +82,8 @@ pub(crate) struct BindingPod {
     pub attempt_started: Instant,
     /// Its PreBind steps.
     pub steps: Vec<PreBindStep>,
+    /// Whether its binding cycle may wait long, for volumes or permission.
+    may_wait: bool,
 }
 
 /// Why a pod was not scheduled.
@@ -86,8 +95,28 @@ pub(crate) enum SchedulingFailure {
         diagnosis: Diagnosis,
         nominate: Option<Str>,
     },
+    /// A plugin at Reserve or Permit rejected the pod on the node that was selected.
+    Rejected { plugin: Name, message: String },
     /// An internal error.
     Error(String),
+}
+
+impl From<BindFailure> for SchedulingFailure {
+    fn from(failure: BindFailure) -> SchedulingFailure {
+        match failure {
+            BindFailure::Rejected(PermitFailure { plugin, message }) => {
+                SchedulingFailure::Rejected { plugin, message }
+            }
+            BindFailure::Error(error) => SchedulingFailure::Error(error),
+        }
+    }
+}
+
+/// The node for a pod, and what must happen before the pod is bound.
+struct SelectedNode {
+    slot: Slot,
+    steps: Vec<PreBindStep>,
+    reserved: ReservedPlugins,
 }
 
 impl Scheduler {
@@ -126,8 +155,10 @@ impl Scheduler {
             rng: chance,
             sender,
             metrics,
+            waiting_pods: configuration.waiting_pods.clone(),
             is_synced: false,
             gauges_updated: None,
+            are_gauges_stale: true,
             preemptors: Vec::new(),
         }
     }
@@ -138,55 +169,61 @@ impl Scheduler {
         loop {
             while let Ok(message) = inbox.try_recv() {
                 self.on_message(message);
+                self.are_gauges_stale = true;
             }
             self.flush();
             if let Some(queued_pod) = self.next_pod() {
                 self.schedule_one(queued_pod).await;
+                self.are_gauges_stale = true;
                 n_tried += 1;
                 if n_tried % ATTEMPTS_PER_TURN == 0 {
                     tokio::task::yield_now().await;
                 }
                 continue;
             }
-            self.update_gauges();
+            let gauges_due = self.update_gauges();
             tokio::select! {
                 message = inbox.recv() => match message {
-                    Some(message) => self.on_message(message),
+                    Some(message) => {
+                        self.on_message(message);
+                        self.are_gauges_stale = true;
+                    }
                     None => return,
                 },
+                () = sleep_until(gauges_due), if self.are_gauges_stale => {}
                 () = sleep_until(self.queue.next_deadline()) => self.event_series.prune(&self.recorder),
             }
         }
     }
 
     fn next_pod(&mut self) -> Option<QueuedPodInfo> {
-        // Pods that wait for volumes may wait long and do not count against the limit.
-        let n_quick = self
-            .binding_pods
-            .values()
-            .filter(|binding_pods| binding_pods.steps.is_empty());
+        // Pods that may wait long do not count against the limit.
+        let n_quick = self.binding_pods.values().filter(|pod| !pod.may_wait);
         let may = self.is_synced
             && (self.binding_pods.len() < MAX_BINDING_PODS || n_quick.count() < MAX_BINDING_PODS);
         if may { self.queue.pop() } else { None }
     }
 
-    fn update_gauges(&mut self) {
-        if self
-            .gauges_updated
-            .is_some_and(|gauges_updated| gauges_updated.elapsed() < GAUGE_INTERVAL)
-        {
-            return;
+    /// Updates gauges that are stale, at most once per interval. Returns when the next update is due.
+    fn update_gauges(&mut self) -> Instant {
+        let now = Instant::now();
+        let due = self.gauges_updated.map_or(now, |at| at + GAUGE_INTERVAL);
+        if !self.are_gauges_stale || now < due {
+            return due;
         }
-        self.gauges_updated = Some(Instant::now());
+        self.gauges_updated = Some(now);
+        self.are_gauges_stale = false;
         let cache = &self.cluster.cache;
         self.metrics.set_gauges(GaugeValues {
             depths: self.queue.depths(),
+            incoming: self.queue.incoming().clone(),
             n_nodes: cache.node_order().len(),
             n_pods: cache.n_pods(),
             n_assumed: self.binding_pods.len(),
             dropped_events: self.recorder.dropped(),
             rejected: self.queue.unschedulable_by_plugin(),
         });
+        now + GAUGE_INTERVAL
     }
 
     /// One scheduling cycle (upstream: ScheduleOne).
@@ -213,10 +250,10 @@ impl Scheduler {
             .schedule_pod(&profile, &queued_pod.pod)
             .instrument(span.clone());
         match found.await {
-            Ok((slot, steps)) => {
+            Ok(selected) => {
                 self.metrics.observe_algorithm(attempt_started.elapsed());
                 span.record("outcome", AttemptResult::Scheduled.as_str());
-                self.assume_and_bind(&profile, (queued_pod, attempt_started), slot, steps);
+                self.assume_and_bind(&profile, (queued_pod, attempt_started), selected);
             }
             Err(failure) => {
                 let outcome = if matches!(failure, SchedulingFailure::Error(_)) {
@@ -239,7 +276,7 @@ impl Scheduler {
         &mut self,
         profile: &Profile,
         pod: &Arc<PodInfo>,
-    ) -> Result<(Slot, Vec<PreBindStep>), SchedulingFailure> {
+    ) -> Result<SelectedNode, SchedulingFailure> {
         let n_nodes = self.cluster.cache.node_order().len();
         if n_nodes == 0 {
             return Err(SchedulingFailure::NoNodes);
@@ -255,18 +292,39 @@ impl Scheduler {
                 .map_err(SchedulingFailure::Error)?;
         }
         let slot = match feasible.as_slice() {
-            [] => return Err(self.run_post_filter(profile, pod, &state, diagnosis).await),
+            [] => {
+                let started = Instant::now();
+                let failure = self.run_post_filter(profile, pod, &state, diagnosis).await;
+                let code = match &failure {
+                    SchedulingFailure::FitError {
+                        nominate: Some(node),
+                        ..
+                    } if !node.is_empty() => StatusCode::Success,
+                    _ => StatusCode::Unschedulable,
+                };
+                let took = started.elapsed();
+                let metrics = &profile.metrics;
+                metrics.observe_point(ExtensionPoint::PostFilter, code, took);
+                return Err(failure);
+            }
             [only] => *only,
             nodes => {
-                let mut scores = prioritize_nodes(profile, pod, &mut self.cluster, nodes);
+                let mut scores = prioritize_nodes(profile, pod, &state, &mut self.cluster, nodes);
                 self.score_with_extenders(pod, nodes, &mut scores).await;
                 select_host(nodes, &scores, &self.rng).ok_or(SchedulingFailure::NoNodes)?
             }
         };
+        let node = self.cluster.cache.node(slot);
         let steps = state
-            .reserve(self.cluster.cache.node(slot), &self.cluster)
+            .reserve(node, &self.cluster)
             .map_err(SchedulingFailure::Error)?;
-        Ok((slot, steps))
+        let reserved = ReservedPlugins::reserve(profile, pod, node.name(), &state)
+            .map_err(SchedulingFailure::from)?;
+        Ok(SelectedNode {
+            slot,
+            steps,
+            reserved,
+        })
     }
 
     /// The nodes that fit a pod: its nominated node, or enough to choose from (upstream:
@@ -286,20 +344,29 @@ impl Scheduler {
         }
         let n_nodes = self.cluster.cache.node_order().len();
         let n_looked_at = state.only_nodes.as_ref().map_or(n_nodes, Vec::len);
-        let asks = |extender: &Extender| {
+        let filters_or_scores = |extender: &Extender| {
             !extender.options.filter.is_empty() || !extender.options.prioritize.is_empty()
         };
-        let is_one_enough = profile.scores.is_empty() && !self.extenders.iter().any(asks);
+        let is_one_enough = profile.scores.is_empty()
+            && profile.custom_scores.is_empty()
+            && !self.extenders.iter().any(filters_or_scores);
         let enough = if is_one_enough {
             1
         } else {
             num_feasible_nodes_to_find(profile.percentage_of_nodes_to_score, n_looked_at)
         };
+        let started = Instant::now();
         let feasible = self.filter_run(pod, state).find_nodes_that_pass_filters(
             self.next_start_node,
             enough,
             diagnosis,
-        )?;
+        );
+        // Kubernetes: over all nodes, and Success even if none fits (schedule_one.go).
+        let (point, took) = (ExtensionPoint::Filter, started.elapsed());
+        profile
+            .metrics
+            .observe_point(point, StatusCode::Success, took);
+        let feasible = feasible?;
         self.next_start_node =
             (self.next_start_node + feasible.len() + diagnosis.rejections.len()) % n_nodes;
         self.filter_with_extenders(pod, feasible, diagnosis).await
@@ -332,9 +399,13 @@ impl Scheduler {
         &mut self,
         profile: &Profile,
         (queued_pod, attempt_started): (QueuedPodInfo, Instant),
-        slot: Slot,
-        steps: Vec<PreBindStep>,
+        selected: SelectedNode,
     ) {
+        let SelectedNode {
+            slot,
+            steps,
+            reserved,
+        } = selected;
         let pod = queued_pod.pod.clone();
         let node = self.cluster.cache.node(slot).name().clone();
         self.cluster.cache.assume(pod.clone(), slot);
@@ -346,8 +417,11 @@ impl Scheduler {
                 queued_pod,
                 attempt_started,
                 steps: steps.clone(),
+                may_wait: !steps.is_empty() || !reserved.waits.is_empty(),
             },
         );
+        let permit = (!reserved.waits.is_empty())
+            .then(|| self.waiting_pods.add(&pod, &node, &reserved.waits));
         let bind = BindingCycle {
             api: self.api.clone(),
             recorder: self.recorder.clone(),
@@ -356,8 +430,11 @@ impl Scheduler {
             pod,
             node,
             steps,
+            reserved,
+            permit,
             pre_binder: self.pre_binder.clone(),
             extenders: self.extenders.clone(),
+            metrics: profile.metrics.clone(),
         };
         tokio::spawn(bind.run());
     }
@@ -388,6 +465,12 @@ impl Scheduler {
                 diagnosis.message(n_nodes),
                 diagnosis.unschedulable_plugins,
                 nominate,
+            ),
+            SchedulingFailure::Rejected { plugin, message } => (
+                "Unschedulable",
+                format!("0/1 nodes are available: 1 {message}."),
+                [plugin].into_iter().collect(),
+                Some(Str::default()),
             ),
             SchedulingFailure::Error(message) => (
                 "SchedulerError",

@@ -5,7 +5,7 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # let system = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"kube-system"}}"#)?;
-//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::NAMESPACES, &system).await?;
+//! # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::NAMESPACES, &system).await?;
 //! use mizzen_sdk::election::{Election, Options};
 //!
 //! let election = Election::new(client, "kube-system", "my-controller", Options::new("host-1"))?;

@@ -16,12 +16,13 @@
 //!
 //! | part | what it has |
 //! |---|---|
+//! | [`controller`] | controllers: builder, workers, owners, adoption |
 //! | [`watch`] | list and watch: reflectors |
 //! | [`fifo`] | the delta FIFO: changes by object |
 //! | [`cache`] | caches, indexes and listers |
 //! | [`informer`] | shared informers and their factory |
 //! | [`queue`] | work queues with rate limits |
-//! | [`Object`], [`resource`], [`api`] | untyped objects and requests |
+//! | [`Object`], [`resource`], [`dynamic`] | untyped objects and requests |
 //! | [`yaml`] | objects from files |
 //! | [`protobuf`] | the protobuf content type |
 //! | [`kubeconfig`] | clients from kubeconfig files |
@@ -32,17 +33,23 @@
 //! | [`event`] | event recorders |
 //! | [`election`] | leader election |
 //! | [`discover`] | discovery, REST mapping and schemes |
+//! | [`convert`] | versions of a kind |
+//! | [`manager`] | caches, webhooks, leader election and tasks, started and stopped in order |
+//! | [`webhook`] | admission and conversion webhooks |
 //! | [`timeline`] | durations that survive steps of the wall clock |
 //! | [`metrics`] | the metrics of all parts |
 //! | [`failure_log`] | log back-off for repeated failures |
 //!
 //! Invariant: nothing here depends on our server; it works with any API server.
 
-pub mod api;
+mod accessor;
 pub mod cache;
 pub mod clock;
 pub mod condition;
+pub mod controller;
+pub mod convert;
 pub mod discover;
+pub mod dynamic;
 pub mod election;
 pub mod event;
 pub mod expectations;
@@ -51,6 +58,8 @@ pub mod fifo;
 pub mod informer;
 mod key;
 pub mod kubeconfig;
+#[cfg(feature = "manager")]
+pub mod manager;
 mod object;
 pub mod owner;
 pub mod protobuf;
@@ -59,14 +68,17 @@ pub mod rate_limit;
 pub mod resource;
 pub mod timeline;
 pub mod watch;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 pub mod write;
 pub mod yaml;
 
+pub use accessor::Accessor;
 pub use key::{Key, ParseKeyError};
 pub use mizzen_metrics as metrics;
 pub use object::Object;
-pub use resource::Resource;
+pub use resource::ResourceType;
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/from-client-go.md")]
+#[doc = include_str!("../from-client-go.md")]
 struct FromClientGo;

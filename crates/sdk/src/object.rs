@@ -61,6 +61,12 @@ impl Object {
         self.meta("labels")[name].as_str()
     }
 
+    /// Its labels.
+    pub fn labels(&self) -> Vec<(&str, &str)> {
+        let labels = self.meta("labels").entries();
+        labels.map(|(label, value)| (label, value.str())).collect()
+    }
+
     /// The value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.meta("annotations")[name].as_str()

@@ -1,12 +1,16 @@
-//! Resources of the API and their paths.
+//! Resource types of the API and their paths.
 
+use std::any::TypeId;
 use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::ClusterResourceScope;
 
 use crate::key::Key;
 
-/// A resource of the API.
+/// A resource type of the API: group, version, plural name, kind and scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Resource {
+pub struct ResourceType {
     /// The group, empty for the core group.
     pub group: Cow<'static, str>,
     /// The version.
@@ -19,15 +23,15 @@ pub struct Resource {
     pub namespaced: bool,
 }
 
-impl Resource {
-    /// A namespaced resource.
+impl ResourceType {
+    /// A namespaced resource type.
     pub const fn namespaced(
         group: &'static str,
         version: &'static str,
         plural: &'static str,
         kind: &'static str,
-    ) -> Resource {
-        Resource {
+    ) -> ResourceType {
+        ResourceType {
             group: Cow::Borrowed(group),
             version: Cow::Borrowed(version),
             plural: Cow::Borrowed(plural),
@@ -36,16 +40,52 @@ impl Resource {
         }
     }
 
-    /// A cluster-scoped resource.
+    /// A cluster-scoped resource type.
     pub const fn cluster(
         group: &'static str,
         version: &'static str,
         plural: &'static str,
         kind: &'static str,
-    ) -> Resource {
-        let mut resource = Resource::namespaced(group, version, plural, kind);
+    ) -> ResourceType {
+        let mut resource = ResourceType::namespaced(group, version, plural, kind);
         resource.namespaced = false;
         resource
+    }
+
+    /// The resource type of a Rust type.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use mizzen_sdk::ResourceType;
+    /// use mizzen_sdk::resource::DEPLOYMENTS;
+    ///
+    /// assert_eq!(ResourceType::from_type::<Deployment>(), DEPLOYMENTS);
+    /// ```
+    pub fn from_type<K>() -> ResourceType
+    where
+        K: kube::Resource<DynamicType = (), Scope: 'static>,
+    {
+        ResourceType {
+            group: K::group(&()),
+            version: K::version(&()),
+            plural: K::plural(&()),
+            kind: K::kind(&()),
+            namespaced: TypeId::of::<K::Scope>() != TypeId::of::<ClusterResourceScope>(),
+        }
+    }
+
+    /// A reference to one of its objects, as events have it.
+    pub fn reference(&self, key: &Key, uid: &str, version: &str) -> ObjectReference {
+        let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
+        ObjectReference {
+            api_version: Some(self.api_version()),
+            kind: Some(self.kind.to_string()),
+            name: text(key.name()),
+            namespace: text(key.namespace()),
+            resource_version: text(version),
+            uid: text(uid),
+            field_path: None,
+        }
     }
 
     /// The `apiVersion` of its objects.
@@ -80,7 +120,7 @@ macro_rules! resources {
     ($($scope:ident $name:ident = $group:literal $version:literal $plural:literal $kind:literal;)*) => {
         $(
             #[doc = concat!($kind, " of ", $group, "/", $version, ".")]
-            pub const $name: Resource = Resource::$scope($group, $version, $plural, $kind);
+            pub const $name: ResourceType = ResourceType::$scope($group, $version, $plural, $kind);
         )*
     };
 }

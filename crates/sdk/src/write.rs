@@ -5,7 +5,7 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
-//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
+//! # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::Api;
 //! use mizzen_sdk::write::{self, Applier};
@@ -52,6 +52,31 @@ pub fn is_not_found(error: &Error) -> bool {
 /// Whether the object exists already. Its reason distinguishes it from a conflict.
 pub fn is_already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.reason == "AlreadyExists")
+}
+
+/// Whether the request was rejected as invalid (422).
+pub fn is_invalid(error: &Error) -> bool {
+    has_code(error, 422)
+}
+
+/// Whether a create failed because the namespace is being deleted. A controller then does nothing
+/// more.
+pub fn is_namespace_terminating(error: &Error) -> bool {
+    let Error::Api(status) = error else {
+        return false;
+    };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .into_iter()
+        .any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+/// Ignores that the object does not exist any more.
+pub fn ignore_not_found<T>(outcome: Result<T, Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if !is_not_found(&error) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The server's message, or the error of the request.

@@ -1,4 +1,4 @@
-//! The journal on disk: a log of batches, folded into a base when most of it is superseded.
+//! The journal on disk: a log of batches, compacted into a base when most of it is superseded.
 //!
 //! Nothing is ever read back while the store runs, so an engine with trees or levels would only add work: a log makes
 //! a batch durable with one write and one `fdatasync`. A generation `g` is two files, the `g.base` that says what was
@@ -47,8 +47,8 @@ const RELIEF: u64 = 1 << 20;
 /// A journal in a directory of its own.
 pub(crate) struct Disk {
     place: JournalDir,
-    /// The logs are folded when they are larger than this and larger than the base.
-    fold_bytes: u64,
+    /// The logs are compacted when they are larger than this and larger than the base.
+    compaction_bytes: u64,
     base_bytes: u64,
     /// What the base held, as [`Journal::allocate`] counts it.
     base_live_bytes: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Disk {
     /// How long the logs must be before a compaction that failed is tried again.
     retry_bytes: u64,
     reserve: Reserve,
-    seals: EncryptionState,
+    encryption: EncryptionState,
     /// Held, not read: the lock goes with it, and so after everything above.
     _lock: File,
 }
@@ -73,17 +73,17 @@ impl Disk {
     /// Takes `dir`, which is created if need be, for this process alone.
     pub(crate) fn open(
         dir: &Path,
-        fold_bytes: u64,
-        sealer: MaybeEncryptor,
+        compaction_bytes: u64,
+        encryptor: MaybeEncryptor,
     ) -> Result<Disk, OpenError> {
-        Disk::open_with(FileOps::default(), dir, fold_bytes, sealer)
+        Disk::open_with(FileOps::default(), dir, compaction_bytes, encryptor)
     }
 
     fn open_with(
         ops: FileOps,
         dir: &Path,
-        fold_bytes: u64,
-        sealer: MaybeEncryptor,
+        compaction_bytes: u64,
+        encryptor: MaybeEncryptor,
     ) -> Result<Disk, OpenError> {
         create_dir(dir).map_err(|source| OpenError::Io {
             path: dir.into(),
@@ -99,7 +99,7 @@ impl Disk {
             source,
         })?;
         Ok(Disk {
-            fold_bytes,
+            compaction_bytes,
             base_bytes: 0,
             base_live_bytes: 0,
             sealed_bytes: 0,
@@ -111,7 +111,7 @@ impl Disk {
             n_failed_compactions: 0,
             retry_bytes: 0,
             reserve: Reserve::open(&place),
-            seals: EncryptionState::new(sealer),
+            encryption: EncryptionState::new(encryptor),
             place,
             _lock,
         })
@@ -153,11 +153,13 @@ impl Disk {
         }
         self.sealed_bytes += log.len();
         // The old log is sealed: without a new one nothing can be written.
-        let begun = log.share_tip().and_then(|tip| next.begin(tip));
+        let begun = log
+            .share_commit_mark()
+            .and_then(|commit_mark| next.begin(commit_mark));
         self.log = Some(begun.map_err(AppendError::Unknown)?);
-        let (sealer, reserve) = (self.seals.renew(), self.reserve.take());
+        let (encryptor, reserve) = (self.encryption.renew(), self.reserve.take());
         self.base_live_bytes = self.live_bytes;
-        let compaction = Compaction::start(&self.place, generation, live, sealer, reserve);
+        let compaction = Compaction::start(&self.place, generation, live, encryptor, reserve);
         self.compaction = Some(compaction.map_err(AppendError::NotWritten)?);
         Ok(())
     }
@@ -180,11 +182,11 @@ impl Disk {
     /// The next opportunity is when the logs have grown, on a full disk by a little, or when there is space again.
     fn note_failed_compaction(&mut self) {
         self.n_failed_compactions += 1;
-        self.seals.set_outdated();
+        self.encryption.set_outdated();
         let growth = if self.is_full {
             WORTHWHILE / 2
         } else {
-            self.fold_bytes / 4
+            self.compaction_bytes / 4
         };
         self.retry_bytes = self.log_bytes() + growth;
     }
@@ -205,9 +207,9 @@ impl Disk {
 
 impl Journal for Disk {
     fn replay(&mut self, load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Revision>, OpenError> {
-        let seals = &mut self.seals;
+        let encryption = &mut self.encryption;
         let replayed = replay::replay(&self.place, &mut |saved| {
-            seals.look_at(&saved);
+            encryption.look_at(&saved);
             load(saved);
         })?;
         self.base_bytes = replayed.base_bytes;
@@ -241,9 +243,9 @@ impl Journal for Disk {
 
     fn is_bloated(&self) -> bool {
         let log_bytes = self.log_bytes();
-        let is_long = log_bytes > self.fold_bytes.max(self.base_bytes);
-        // Where nothing was ever written, no key has sealed anything.
-        let is_outdated = self.revision > Revision::ZERO && self.seals.are_outdated();
+        let is_long = log_bytes > self.compaction_bytes.max(self.base_bytes);
+        // Where nothing was ever written, no key has encrypted anything.
+        let is_outdated = self.revision > Revision::ZERO && self.encryption.are_outdated();
         let is_wanted = is_long || is_outdated || self.can_free_space();
         self.compaction.is_none() && log_bytes >= self.retry_bytes && is_wanted
     }
@@ -282,7 +284,7 @@ impl JournalDir {
         self.dir.join(format!("{generation:08}.log"))
     }
 
-    fn tip(&self) -> PathBuf {
+    fn commit_mark(&self) -> PathBuf {
         self.dir.join("tip")
     }
 
@@ -313,7 +315,7 @@ impl JournalDir {
 
     /// Removes the permissions of group and the world from our files.
     fn make_private(&self) -> io::Result<()> {
-        let others = [self.tip(), self.reserve(), self.dir.join("lock")]
+        let others = [self.commit_mark(), self.reserve(), self.dir.join("lock")]
             .into_iter()
             .filter(|path| path.exists());
         #[cfg(unix)]

@@ -34,14 +34,14 @@ pub trait Encryptor: fmt::Debug + Send + Sync {
         &self,
         space: &str,
         key: &str,
-        sealed: &[u8],
+        ciphertext: &[u8],
     ) -> Result<(Vec<u8>, KeyMark), EncryptionError>;
 
     /// Rejects plain text in `space` where all content must be encrypted.
     fn allow_plain_text(&self, space: &str) -> Result<(), EncryptionError>;
 
     /// Whether content on disk, encrypted or not, has the form in which it would be written now.
-    fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool;
+    fn is_current(&self, space: &str, ciphertext: Option<&[u8]>) -> bool;
 
     /// Changes whenever a mark changes; the files are rewritten then.
     fn generation(&self) -> u64;
@@ -74,26 +74,26 @@ pub struct EncryptionError(pub String);
 pub(crate) type MaybeEncryptor = Option<Arc<dyn Encryptor>>;
 
 /// Encrypts the content of a draft, if `space` is encrypted.
-pub(crate) fn seal(
-    sealer: &dyn Encryptor,
+pub(crate) fn encrypt_draft(
+    encryptor: &dyn Encryptor,
     space: &str,
     key: &str,
     draft: &Draft,
 ) -> Result<Option<EncryptedContent>, EncryptionError> {
-    if sealer.mark(space) == KeyMark::PLAIN {
+    if encryptor.mark(space) == KeyMark::PLAIN {
         return Ok(None);
     }
-    sealer.encrypt(space, key, &content::pack(draft))
+    encryptor.encrypt(space, key, &content::pack(draft))
 }
 
 /// Encrypts the content of a record again, with the current provider and key.
 pub(crate) fn encrypt_record(
-    sealer: &dyn Encryptor,
+    encryptor: &dyn Encryptor,
     space: &str,
     record: &Record,
 ) -> Result<Option<EncryptedContent>, EncryptionError> {
-    if sealer.mark(space) == KeyMark::PLAIN {
+    if encryptor.mark(space) == KeyMark::PLAIN {
         return Ok(None);
     }
-    sealer.encrypt(space, &record.key, &content::pack(&record.redraft()))
+    encryptor.encrypt(space, &record.key, &content::pack(&record.redraft()))
 }

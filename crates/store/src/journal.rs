@@ -63,8 +63,8 @@ pub struct JournalEntry {
     pub space: Arc<str>,
     /// The event.
     pub event: Event,
-    /// The content of a put, in the form in which it must be kept if it may not be kept as it is.
-    pub sealed: Option<Bytes>,
+    /// The encrypted content of a put, if its space is encrypted.
+    pub ciphertext: Option<Bytes>,
 }
 
 /// A change as a journal gives it back.
@@ -78,10 +78,10 @@ pub struct Saved<'a> {
     pub kind: EventKind,
     /// As [`Record::revision`].
     pub revision: Revision,
-    /// As [`Record::value`], the digits included; or the sealed content, digits and terms being inside.
+    /// As [`Record::value`], the digits included; or the encrypted content, which includes digits and terms.
     pub value: &'a [u8],
-    /// Whether the content is sealed.
-    pub sealed: bool,
+    /// Whether the content is encrypted.
+    pub is_encrypted: bool,
     /// Where the digits are; empty where there are none.
     pub digits: Range<u32>,
     /// As [`Record::terms`].

@@ -44,6 +44,8 @@ pub struct KeyspaceStats {
     pub bytes: u64,
     /// How many events the window holds.
     pub events: usize,
+    /// How many events there were since the store was opened.
+    pub n_published: u64,
     /// The bytes of records that only the window keeps alive.
     pub superseded: u64,
     /// How many snapshots are kept for paging readers.
@@ -116,7 +118,7 @@ impl Keyspace {
         let oldest = self.0.ledger.compacted();
         if revision < oldest {
             return Err(Expired {
-                asked: revision,
+                requested: revision,
                 oldest,
             });
         }
@@ -165,6 +167,7 @@ impl Keyspace {
             records: live.state.len(),
             bytes: live.state.bytes,
             events: live.window.len(),
+            n_published: live.window.n_pushed,
             superseded: live.window.bytes(),
             snapshots,
             watches: self.0.bell.receiver_count(),

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! In the order of a write: `write` (transactions), `sequencer` (checks and orders them), `journal` and `disk` (make them
-//! durable, encrypted by `seal`; `load` reads them at start), `state` and `window` (what is published), `snapshot` and
+//! durable, encrypted by `encryption`; `load` reads them at start), `state` and `window` (what is published), `snapshot` and
 //! `watch` (how it is read).
 //!
 //! Invariant: nothing here parses a value, knows a kind or reads a clock.

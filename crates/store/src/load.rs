@@ -16,9 +16,9 @@ pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keysp
     let opened = journal.replay(&mut |saved| loading.take(saved))?;
     let revision = opened.unwrap_or(Revision::FIRST);
     let spaces = Keyspaces::new(revision, opened.unwrap_or(Revision::ZERO), options.window);
-    let sealer = options.sealer.as_deref();
+    let encryptor = options.encryptor.as_deref();
     for (name, kept) in mem::take(&mut loading.spaces) {
-        let records = loading.open(&name, kept, sealer)?;
+        let records = loading.open(&name, kept, encryptor)?;
         spaces.add(name, settle(records, revision));
     }
     Ok(spaces)
@@ -27,13 +27,13 @@ pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keysp
 /// Records by key, in no order: most are replaced a few times before the state is settled.
 type Records = HashMap<Arc<str>, LoadedRecord>;
 
-/// A record as far as it is known. What is sealed is only opened once it is sure to be live.
+/// A record that was read. Encrypted content is only decrypted once the record is sure to be live.
 enum LoadedRecord {
     Plain(Arc<Record>),
-    Sealed(Unopened),
+    Encrypted(EncryptedRecord),
 }
 
-struct Unopened {
+struct EncryptedRecord {
     revision: Revision,
     expires: Option<u64>,
     content: Box<[u8]>,
@@ -63,7 +63,7 @@ impl Loading {
             .spaces
             .get_mut(saved.space)
             .expect("it was just put there");
-        if saved.sealed {
+        if saved.is_encrypted {
             let Saved {
                 key,
                 revision,
@@ -71,12 +71,12 @@ impl Loading {
                 value,
                 ..
             } = saved;
-            let unopened = Unopened {
+            let encrypted = EncryptedRecord {
                 revision,
                 expires,
                 content: value.into(),
             };
-            records.insert(key.into(), LoadedRecord::Sealed(unopened));
+            records.insert(key.into(), LoadedRecord::Encrypted(encrypted));
             return;
         }
         let record = Arc::new(Record::saved(saved, terms));
@@ -90,30 +90,32 @@ impl Loading {
     }
 
     fn intern(&mut self, term: &str) -> Arc<str> {
-        if let Some(known) = self.terms.get(term) {
-            return known.clone();
+        if let Some(interned) = self.terms.get(term) {
+            return interned.clone();
         }
         let term: Arc<str> = term.into();
         self.terms.insert(term.clone());
         term
     }
 
-    /// All records of a space, opened, by their keys.
+    /// All records of a space, decrypted, in the order of their keys.
     fn open(
         &mut self,
         space: &Arc<str>,
         kept: Records,
-        sealer: Option<&dyn Encryptor>,
+        encryptor: Option<&dyn Encryptor>,
     ) -> Result<Vec<Arc<Record>>, OpenError> {
-        let plain = sealer.map_or(Ok(()), |sealer| sealer.allow_plain_text(space));
+        let plain = encryptor.map_or(Ok(()), |encryptor| encryptor.allow_plain_text(space));
         let mut kept: Vec<_> = kept.into_iter().collect();
         kept.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let open = |(key, kept): (Arc<str>, LoadedRecord)| {
             let opened = match kept {
                 LoadedRecord::Plain(record) => plain.clone().map(|()| record),
-                LoadedRecord::Sealed(sealed) => self.unseal(space, &key, &sealed, sealer),
+                LoadedRecord::Encrypted(encrypted) => {
+                    self.decrypt(space, &key, &encrypted, encryptor)
+                }
             };
-            opened.map_err(|source| OpenError::Sealed {
+            opened.map_err(|source| OpenError::Decrypt {
                 space: space.clone(),
                 key,
                 source,
@@ -122,26 +124,26 @@ impl Loading {
         kept.into_iter().map(open).collect()
     }
 
-    fn unseal(
+    fn decrypt(
         &mut self,
         space: &str,
         key: &Arc<str>,
-        sealed: &Unopened,
-        sealer: Option<&dyn Encryptor>,
+        encrypted: &EncryptedRecord,
+        encryptor: Option<&dyn Encryptor>,
     ) -> Result<Arc<Record>, EncryptionError> {
-        let sealer =
-            sealer.ok_or_else(|| EncryptionError("it is sealed, and there is no key".into()))?;
-        let (plain, mark) = sealer.decrypt(space, key, &sealed.content)?;
+        let encryptor = encryptor
+            .ok_or_else(|| EncryptionError("it is encrypted, and there is no key".into()))?;
+        let (plain, mark) = encryptor.decrypt(space, key, &encrypted.content)?;
         let draft = content::unpack(&plain, |term| self.intern(term));
         let draft =
-            draft.ok_or_else(|| EncryptionError("what was sealed makes no sense".into()))?;
+            draft.ok_or_else(|| EncryptionError("the decrypted content is invalid".into()))?;
         let draft = Draft {
-            expires: sealed.expires,
+            expires: encrypted.expires,
             ..draft
         };
         let terms = draft.terms.clone().into();
         Ok(Arc::new(
-            Record::stamped(key.clone(), sealed.revision, terms, draft).marked(mark),
+            Record::stamped(key.clone(), encrypted.revision, terms, draft).marked(mark),
         ))
     }
 }

@@ -24,18 +24,18 @@ pub enum OpenError {
         detail: String,
     },
     /// A file has an unknown format.
-    #[error("{} has format {found}, this version reads {known}", path.display())]
+    #[error("{} has format {found}, this version reads {supported}", path.display())]
     Version {
         /// The file in question.
         path: PathBuf,
         /// Its format.
         found: u64,
         /// Ours.
-        known: u64,
+        supported: u64,
     },
     /// A record cannot be decrypted, or is in plain text and must not be.
     #[error("{space} {key} cannot be opened")]
-    Sealed {
+    Decrypt {
         /// The record's space.
         space: Arc<str>,
         /// The record's key.

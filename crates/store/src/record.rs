@@ -34,7 +34,7 @@ pub struct Record {
 /// What a record takes in memory beside its key and value: itself, its terms, and what is attached to most.
 const MEMORY_OVERHEAD: usize = 512;
 
-/// What a record takes on a disk beside its content: numbers, the name of its space, and what sealing adds.
+/// What a record takes on a disk beside its content: numbers, the name of its space, and what encryption adds.
 pub(crate) const DISK_OVERHEAD: usize = 128;
 
 /// Data that the layer above attaches to a record.

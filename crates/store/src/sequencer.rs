@@ -52,7 +52,7 @@ pub(crate) enum SequencerRequest {
 /// A write, and its content in the form in which it goes to disk if that is another one.
 pub(crate) struct PreparedWrite {
     pub(crate) write: Write,
-    pub(crate) sealed: Option<EncryptedContent>,
+    pub(crate) encrypted: Option<EncryptedContent>,
 }
 
 impl SequencerRequest {
@@ -72,8 +72,8 @@ impl SequencerRequest {
 
 impl PreparedWrite {
     fn disk_bytes(&self) -> u64 {
-        let content = match (&self.write.change, &self.sealed) {
-            (WriteOperation::Put(_), Some(sealed)) => sealed.bytes.len(),
+        let content = match (&self.write.change, &self.encrypted) {
+            (WriteOperation::Put(_), Some(encrypted)) => encrypted.bytes.len(),
             (WriteOperation::Put(draft), None) => {
                 draft.value.len() + draft.terms.iter().map(|term| term.len() + 4).sum::<usize>()
             }
@@ -99,11 +99,11 @@ impl Sequencer {
         }
     }
 
-    /// Commits what can be committed, gives every request its answer by `answer`, then wakes watchers.
+    /// Commits what can be committed, gives every request its answer by `complete`, then wakes watchers.
     pub(crate) fn run<R>(
         &mut self,
         requests: impl IntoIterator<Item = (SequencerRequest, R)>,
-        mut answer: impl FnMut(R, Outcome),
+        mut complete: impl FnMut(R, Outcome),
     ) {
         let requests: Vec<_> = requests.into_iter().collect();
         self.allocate(
@@ -127,7 +127,7 @@ impl Sequencer {
             {
                 self.spaces.monitor.count_refused();
             }
-            answer(to, outcome);
+            complete(to, outcome);
         }
         changed.iter().flatten().for_each(Keyspace::settle);
         self.bound_windows();
@@ -246,7 +246,7 @@ fn delete(space: &Keyspace, record: &Record) -> PreparedWrite {
     );
     PreparedWrite {
         write,
-        sealed: None,
+        encrypted: None,
     }
 }
 
@@ -291,24 +291,26 @@ impl CommitBatch {
             .collect())
     }
 
-    fn apply(&mut self, PreparedWrite { write, sealed }: PreparedWrite) -> Option<Arc<Record>> {
+    fn apply(&mut self, PreparedWrite { write, encrypted }: PreparedWrite) -> Option<Arc<Record>> {
         let (kind, draft) = match write.change {
             WriteOperation::Put(draft) => (EventKind::Put, draft),
             WriteOperation::Delete(draft) => (EventKind::Delete, draft),
             WriteOperation::Check => return None,
         };
         let revision = self.revision;
-        let mark = sealed.as_ref().map_or(KeyMark::PLAIN, |sealed| sealed.mark);
+        let mark = encrypted
+            .as_ref()
+            .map_or(KeyMark::PLAIN, |encrypted| encrypted.mark);
         let touched = self.touch(&write.space);
         let (key, terms) = touched.share(write.key, &draft.terms);
         let record = Record::stamped(key, revision, terms, draft).marked(mark);
         let event = touched.apply(kind, Arc::new(record));
         let record = event.record.clone();
-        let sealed = sealed.map(|sealed| sealed.bytes);
+        let ciphertext = encrypted.map(|encrypted| encrypted.bytes);
         self.log.push(JournalEntry {
             space: write.space.name().clone(),
             event,
-            sealed,
+            ciphertext,
         });
         Some(record)
     }

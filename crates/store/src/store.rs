@@ -25,7 +25,7 @@ pub struct Store(Arc<StoreInner>);
 struct StoreInner {
     spaces: Arc<Keyspaces>,
     engine: Engine,
-    sealer: MaybeEncryptor,
+    encryptor: MaybeEncryptor,
 }
 
 /// How a transaction reaches the sequencer.
@@ -43,17 +43,17 @@ pub struct Options {
     pub window: WindowLimits,
     /// The log is compacted when it is larger than this and than the live records. This limits the disk space, and the
     /// time at start, that superseded records cost.
-    pub fold_bytes: u64,
+    pub compaction_bytes: u64,
     /// Encryption at rest. A store in memory does not use it.
-    pub sealer: Option<Arc<dyn Encryptor>>,
+    pub encryptor: Option<Arc<dyn Encryptor>>,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
             window: WindowLimits::default(),
-            fold_bytes: 8 << 20,
-            sealer: None,
+            compaction_bytes: 8 << 20,
+            encryptor: None,
         }
     }
 }
@@ -67,7 +67,11 @@ impl Store {
 
     /// The store in `dir`, which is created if need be. Blocks while it reads what is there.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Store, OpenError> {
-        let disk = Disk::open(dir.as_ref(), options.fold_bytes, options.sealer.clone())?;
+        let disk = Disk::open(
+            dir.as_ref(),
+            options.compaction_bytes,
+            options.encryptor.clone(),
+        )?;
         Store::with_journal(disk, options)
     }
 
@@ -97,7 +101,7 @@ impl Store {
         Ok(Store(Arc::new(StoreInner {
             spaces,
             engine,
-            sealer: options.sealer,
+            encryptor: options.encryptor,
         })))
     }
 
@@ -107,7 +111,7 @@ impl Store {
         Store(Arc::new(StoreInner {
             spaces,
             engine,
-            sealer: None,
+            encryptor: None,
         }))
     }
 
@@ -156,21 +160,21 @@ impl Store {
 
     /// Encrypts records. Done by the task of the caller, so that writers encrypt in parallel.
     fn prepare(&self, write: Write) -> Result<PreparedWrite, WriteError> {
-        let sealed = match (&self.0.sealer, &write.change) {
-            (Some(sealer), WriteOperation::Put(draft)) => {
-                encryption::seal(&**sealer, write.space.name(), &write.key, draft)?
+        let encrypted = match (&self.0.encryptor, &write.change) {
+            (Some(encryptor), WriteOperation::Put(draft)) => {
+                encryption::encrypt_draft(&**encryptor, write.space.name(), &write.key, draft)?
             }
             _ => None,
         };
-        Ok(PreparedWrite { write, sealed })
+        Ok(PreparedWrite { write, encrypted })
     }
 
     /// Whether a record of `space` is encrypted under an old key, or in plain text and should not be.
     pub fn is_stale(&self, space: &Keyspace, record: &Record) -> bool {
         self.0
-            .sealer
+            .encryptor
             .as_ref()
-            .is_some_and(|sealer| sealer.mark(space.name()) != record.mark())
+            .is_some_and(|encryptor| encryptor.mark(space.name()) != record.mark())
     }
 
     /// Commits one put or delete.
@@ -232,9 +236,9 @@ impl fmt::Debug for Store {
 }
 
 fn run_directly(sequencer: &Mutex<Option<Sequencer>>, request: SequencerRequest) -> Outcome {
-    let mut answer = Err(WriteError::Closed);
+    let mut result = Err(WriteError::Closed);
     if let Some(sequencer) = &mut *sequencer.lock() {
-        sequencer.run([(request, ())], |(), outcome| answer = outcome);
+        sequencer.run([(request, ())], |(), outcome| result = outcome);
     }
-    answer
+    result
 }

@@ -22,10 +22,10 @@ pub struct Watch {
 
 /// The requested revision is older than the window: list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("revision {asked} is too old, history begins at {oldest}")]
+#[error("revision {requested} is too old, history begins at {oldest}")]
 pub struct Expired {
     /// The revision that was asked for.
-    pub asked: Revision,
+    pub requested: Revision,
     /// The oldest revision that would have done.
     pub oldest: Revision,
 }

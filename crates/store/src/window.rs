@@ -77,6 +77,8 @@ pub(crate) struct Window {
     /// The bytes of records that only the ring keeps alive.
     bytes: u64,
     bounds: WindowLimits,
+    /// How many events were pushed.
+    pub n_pushed: u64,
 }
 
 impl Window {
@@ -86,6 +88,7 @@ impl Window {
             floor,
             bytes: 0,
             bounds,
+            n_pushed: 0,
         }
     }
 
@@ -99,6 +102,7 @@ impl Window {
 
     pub(crate) fn push(&mut self, event: Event) {
         self.bytes += event.superseded();
+        self.n_pushed += 1;
         Arc::make_mut(&mut self.events).push_back(event);
         while self.bounds.exceeded(self.events.len(), self.bytes) {
             self.drop_oldest();
@@ -137,7 +141,7 @@ impl Window {
         match revision >= self.floor {
             true => Ok(()),
             false => Err(Expired {
-                asked: revision,
+                requested: revision,
                 oldest: self.floor,
             }),
         }

@@ -48,12 +48,12 @@ impl SequencerThread {
 
     pub(crate) async fn request(&self, request: SequencerRequest) -> Outcome {
         let queue = self.queue.lock().clone().ok_or(WriteError::Closed)?;
-        let (to, answer) = oneshot::channel();
+        let (to, response) = oneshot::channel();
         queue
             .send((request, to))
             .await
             .map_err(|_| WriteError::Closed)?;
-        answer.await.unwrap_or(Err(WriteError::Closed))
+        response.await.unwrap_or(Err(WriteError::Closed))
     }
 
     pub(crate) async fn close(&self) {

@@ -101,7 +101,7 @@ pub enum WriteError {
     },
     /// The content must be encrypted and cannot be.
     #[error(transparent)]
-    Seal(#[from] EncryptionError),
+    Encrypt(#[from] EncryptionError),
     /// The store is closed.
     #[error("store is closed")]
     Closed,

@@ -157,11 +157,17 @@ impl Client {
         target: &Target,
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, SendError> {
-        let client = self.kept(target)?;
-        client
-            .request(request)
-            .await
-            .map_err(|error| SendError(go::says(&error)))
+        let response = self.start(target, request)?;
+        response.await.map_err(|error| SendError(go::says(&error)))
+    }
+
+    /// Not async: the HTTP client is compiled in this crate, once, and not in each crate that sends requests.
+    fn start(
+        &self,
+        target: &Target,
+        request: Request<Outgoing>,
+    ) -> Result<legacy::ResponseFuture, SendError> {
+        Ok(self.kept(target)?.request(request))
     }
 
     /// Whether a target could be called: its authorities, its name and our certificate make sense.

@@ -64,6 +64,13 @@ impl Map {
         &mut self.members[place].1
     }
 
+    /// Like [`Map::entry`], with whether the key was absent.
+    pub fn entry_or_null(&mut self, key: Str) -> (&mut Value, bool) {
+        let found = self.place(&key);
+        let place = found.unwrap_or_else(|| self.push(key, Value::Null));
+        (&mut self.members[place].1, found.is_none())
+    }
+
     /// Sets a member, in place if the key is present, at the end otherwise; returns the previous
     /// value.
     pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
@@ -75,6 +82,17 @@ impl Map {
                 None
             }
         }
+    }
+
+    /// Inserts a member that is absent at a position; at the end if that is the length.
+    ///
+    /// # Panics
+    /// If the position is beyond the end.
+    pub fn insert_at(&mut self, position: usize, key: impl Into<Str>, value: impl Into<Value>) {
+        let key = key.into();
+        debug_assert!(self.place(&key).is_none(), "{key} is present");
+        self.members.insert(position, (key, value.into()));
+        self.rebuild_index();
     }
 
     /// Removes a member and keeps the order of the remaining ones.

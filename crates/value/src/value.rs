@@ -200,6 +200,11 @@ impl Value {
         }
     }
 
+    /// The items one by one; none if this is not a list.
+    pub fn items(&self) -> std::slice::Iter<'_, Value> {
+        self.list().iter()
+    }
+
     /// The items, mutable, or an empty slice.
     pub fn list_mut(&mut self) -> &mut [Value] {
         match self {

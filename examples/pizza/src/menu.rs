@@ -1,6 +1,6 @@
 //! The menu and the price of a pizza, computed on request.
 
-use mizzen_apiserver::extend::{RequestInfo, Storage, SubresourceHandler};
+use mizzen_apiserver::extend::{RequestContext, Storage, SubresourceHandler};
 use mizzen_object::{Hooks, Status};
 use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, value};
@@ -11,9 +11,12 @@ use crate::{GROUP, toppings};
 pub struct Menu;
 
 impl Storage for Menu {
-    fn list<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(
+        &'a self,
+        context: &'a RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
-            let toppings = asked
+            let toppings = context
                 .server
                 .read(&format!("/apis/{GROUP}/v1alpha1/toppings"))
                 .await?;
@@ -51,18 +54,18 @@ pub struct Receipt;
 impl SubresourceHandler for Receipt {
     fn answer<'a>(
         &'a self,
-        asked: &'a RequestInfo<'a>,
+        context: &'a RequestContext<'a>,
         _: Value,
     ) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(async move {
             let path = format!(
                 "/apis/{GROUP}/v1beta1/namespaces/{}/pizzas/{}",
-                asked.namespace, asked.name
+                context.namespace, context.name
             );
-            let pizza = asked.server.read(&path).await?;
+            let pizza = context.server.read(&path).await?;
             let mut total = 0.0;
             for topping in pizza["spec"]["toppings"].list() {
-                let known = toppings::find(asked, topping["name"].str())
+                let known = toppings::find(context, topping["name"].str())
                     .await?
                     .unwrap_or_default();
                 total += known["spec"]["cost"].as_f64().unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Toppings have a price, and a pizza has only toppings that there are.
 
-use mizzen_apiserver::extend::{AdmissionPlugin, RequestInfo};
+use mizzen_apiserver::extend::{AdmissionPlugin, RequestContext};
 use mizzen_object::{HookContext, Hooks, Status, Violations};
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
@@ -35,17 +35,17 @@ pub struct MustExist;
 impl AdmissionPlugin for MustExist {
     fn validate<'a>(
         &'a self,
-        asked: &'a RequestInfo<'a>,
+        context: &'a RequestContext<'a>,
         pizza: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            let Some(pizza) = pizza.filter(|_| asked.is("pizzas")) else {
+            let Some(pizza) = pizza.filter(|_| context.is("pizzas")) else {
                 return Ok(());
             };
             for topping in pizza["spec"]["toppings"].list() {
                 let name = topping["name"].str();
-                if find(asked, name).await?.is_none() {
-                    return Err(asked.forbidden(pizza, &format!("unknown topping: {name}")));
+                if find(context, name).await?.is_none() {
+                    return Err(context.forbidden(pizza, &format!("unknown topping: {name}")));
                 }
             }
             Ok(())
@@ -54,8 +54,8 @@ impl AdmissionPlugin for MustExist {
 }
 
 /// The topping of this name.
-pub async fn find(asked: &RequestInfo<'_>, name: &str) -> Result<Option<Value>, Status> {
-    match asked
+pub async fn find(context: &RequestContext<'_>, name: &str) -> Result<Option<Value>, Status> {
+    match context
         .server
         .read(&format!("/apis/{GROUP}/v1alpha1/toppings/{name}"))
         .await

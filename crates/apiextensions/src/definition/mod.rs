@@ -60,7 +60,7 @@ impl KindStrategy for CustomResourceDefinitionStrategy {
     }
 
     /// Once objects may have been stored in a version, it is remembered.
-    fn prepare(definition: &mut Value, _old: Option<&Value>, context: &HookContext) {
+    fn prepare(definition: &mut Value, _: Option<&Value>, context: &HookContext) {
         if context.action == Action::Status {
             return;
         }

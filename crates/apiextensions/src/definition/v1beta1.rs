@@ -201,7 +201,7 @@ fn plural(part: &str) -> &str {
 
 /// The versions as messages show them.
 fn shown(spec: &Value) -> Value {
-    let versions = spec["versions"].list().iter().map(|version| {
+    let versions = spec["versions"].items().map(|version| {
         let mut version = version.clone();
         rename_paths(&mut version, "JSONPath", "jsonPath");
         internal::shown("CustomResourceDefinitionVersion", &version)

@@ -121,9 +121,9 @@ pub(super) fn validate_versions(
 
 /// Every version has a schema, unless the old definition did without.
 fn validate_presence(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
-    let demanded = old.is_none_or(|old| old["versions"].list().iter().all(has_schema));
+    let demanded = old.is_none_or(|old| old["versions"].items().all(has_schema));
     let preserves = spec["preserveUnknownFields"].bool();
-    let versions = spec["versions"].list().iter().enumerate();
+    let versions = spec["versions"].items().enumerate();
     for (index, version) in versions.filter(|(_, version)| !has_schema(version)) {
         let path = path.index(index);
         let path = path.child("schema");
@@ -137,7 +137,7 @@ fn validate_presence(spec: &Value, old: Option<&Value>, path: &Path, violations:
         }
     }
     if preserves
-        && spec["versions"].list().iter().any(|version| {
+        && spec["versions"].items().any(|version| {
             schema::any(schema_of(version), &|schema| {
                 schema.get("default").is_some()
             })
@@ -158,8 +158,7 @@ pub(super) fn unknown_formats(definition: &Value) -> Vec<String> {
     match shared(spec, "schema") {
         Some(schema) => schema::unknown_formats(&schema["openAPIV3Schema"]),
         None => spec["versions"]
-            .list()
-            .iter()
+            .items()
             .map(schema_of)
             .flat_map(schema::unknown_formats)
             .collect(),
@@ -272,7 +271,7 @@ impl VersionPart<'_> {
                 }
             }
             "additionalPrinterColumns" => {
-                for (index, column) in part.list().iter().enumerate() {
+                for (index, column) in part.items().enumerate() {
                     validate_column(column, &path.index(index), violations);
                 }
             }
@@ -305,7 +304,7 @@ impl VersionPart<'_> {
         let has = |version: &Value| version["subresources"].get("status").is_some();
         match self.version {
             Some(version) => has(version),
-            None => self.spec["versions"].list().iter().any(has),
+            None => self.spec["versions"].items().any(has),
         }
     }
 
@@ -444,7 +443,7 @@ pub(super) fn validate_stored(definition: &Value, path: &Path, violations: &mut 
         let is_repeated = versions[..index]
             .iter()
             .any(|other| other["name"].str() == name);
-        let is_stored = stored.list().iter().any(|stored| stored.str() == name);
+        let is_stored = stored.items().any(|stored| stored.str() == name);
         if version["storage"].bool() && (is_repeated || !is_stored) {
             violations.invalid(
                 path,
@@ -453,7 +452,7 @@ pub(super) fn validate_stored(definition: &Value, path: &Path, violations: &mut 
             );
         }
     }
-    for (index, name) in stored.list().iter().enumerate() {
+    for (index, name) in stored.items().enumerate() {
         if !versions.iter().any(|version| version["name"] == *name) {
             let name = name.str();
             let detail = format!(

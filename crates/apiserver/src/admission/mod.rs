@@ -3,6 +3,7 @@
 //! The list in [`Options`](crate::Options) has all plug-ins in their order. A write passes the mutating plug-ins
 //! (`Checks::admit`), then the validation of its kind, then the validating plug-ins (`Checks`).
 
+mod metrics;
 mod namespace;
 mod owners;
 mod plugin;
@@ -10,6 +11,7 @@ mod policy;
 mod transaction;
 mod webhook;
 
+pub(crate) use metrics::AdmissionMetrics;
 pub(crate) use owners::{Dedupe, dedupe_owners};
 pub use plugin::{
     ALWAYS_DENY, MUTATING_POLICY, MUTATING_WEBHOOK, Mutate, MutateLater, NAMESPACE_AUTO_PROVISION,
@@ -22,19 +24,22 @@ pub(crate) use webhook::Webhooks;
 
 use parking_lot::Mutex;
 
-use mizzen_object::schema::Struct;
+use mizzen_audit::Layer;
+use mizzen_object::schema::{CanonicalObject, Struct};
 use mizzen_object::validate::names;
 use mizzen_object::{GroupResource, GroupVersionKind, Status, Violations};
 use mizzen_registry::{BoxFuture, Key, ListOptions, Selection, ValidatingAdmission};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
-use crate::audit::Layer;
 use crate::authorization::{self, escalation, secondary};
 use crate::crd;
 use crate::extend;
+use crate::server::ServerParts;
 use crate::verbs::ResourceCall;
+use metrics::{AdmissionRun, AdmissionStep};
 use owners::Managers;
+use webhook::AdmissionOperation;
 
 /// Mutating policies and webhooks. If they change the object, all plug-ins run again (reinvocation).
 
@@ -49,19 +54,22 @@ impl MutationRounds {
     async fn mutate(
         &mut self,
         attributes: &webhook::VersionedAttributes<'_>,
-        object: &mut Value,
+        object: &mut CanonicalObject,
         second: bool,
     ) -> Result<bool, Status> {
-        let options = &attributes.call.server.options;
+        let metrics = &attributes.call.server.metrics.admission;
         let (managers, mut again) = (Managers::of(object), false);
-        if options.has_plugin(MUTATING_POLICY.name) {
-            again |= self.policies.mutate(attributes, object, second).await?;
+        if let Some(position) = metrics.position(MUTATING_POLICY.name) {
+            let timer = PluginTimer::start(attributes.call.server, attributes.operation);
+            let changed = self.policies.mutate(attributes, object, second).await;
+            timer.stop(position, AdmissionStep::Admit, &changed);
+            again |= changed?;
         }
-        if options.has_plugin(MUTATING_WEBHOOK.name) {
-            again |= self
-                .webhooks
-                .mutate(attributes, Some(object), second)
-                .await?;
+        if let Some(position) = metrics.position(MUTATING_WEBHOOK.name) {
+            let timer = PluginTimer::start(attributes.call.server, attributes.operation);
+            let changed = self.webhooks.mutate(attributes, Some(object), second).await;
+            timer.stop(position, AdmissionStep::Admit, &changed);
+            again |= changed?;
         }
         managers.restore(object, attributes.call.notes);
         Ok(again)
@@ -70,23 +78,82 @@ impl MutationRounds {
 
 /// The mutating plug-ins for the object of a subresource, such as an Eviction.
 pub async fn admit_below(call: &ResourceCall<'_>, object: &mut Value) -> Result<(), Status> {
-    mutate(&Attributes { call, old: None }, object).await
+    let mut draft = CanonicalObject::from(std::mem::take(object));
+    let mutated = mutate(&Attributes { call, old: None }, &mut draft).await;
+    *object = draft.into_value();
+    mutated
 }
 
-async fn mutate(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-    for plugin in &attributes.call.server.options.admission_plugins {
-        match plugin.mutate {
-            Mutate::Nothing => {}
-            Mutate::Now(mutate) => mutate(attributes, object)?,
-            Mutate::Later { concerns, .. } if !concerns(attributes) => {}
+async fn mutate(attributes: &Attributes<'_>, object: &mut CanonicalObject) -> Result<(), Status> {
+    let server = attributes.call.server;
+    let mut timer = PluginTimer::start(server, attributes.operation());
+    for (position, plugin) in server.options.admission_plugins.iter().enumerate() {
+        let outcome = match plugin.mutate {
+            Mutate::Nothing => continue,
+            Mutate::Now(mutate) => mutate(attributes, object),
+            Mutate::Later { concerns, .. } if !concerns(attributes) => Ok(()),
             Mutate::Later { mutate, .. } => {
                 let managers = Managers::of(object);
-                mutate(attributes, object).await?;
+                let outcome = mutate(attributes, object).await;
                 managers.restore(object, attributes.call.notes);
+                outcome
             }
-        }
+        };
+        timer = timer.stop(position, AdmissionStep::Admit, &outcome);
+        outcome?;
     }
     Ok(())
+}
+
+/// Measures one plug-in after the other.
+struct PluginTimer<'a> {
+    server: &'a ServerParts,
+    operation: AdmissionOperation,
+    started: Instant,
+}
+
+impl<'a> PluginTimer<'a> {
+    fn start(server: &'a ServerParts, operation: AdmissionOperation) -> PluginTimer<'a> {
+        PluginTimer {
+            server,
+            operation,
+            started: Instant::now(),
+        }
+    }
+
+    /// Ends the measurement of a plug-in, and starts the next one.
+    fn stop<T>(
+        mut self,
+        position: usize,
+        step: AdmissionStep,
+        outcome: &Result<T, Status>,
+    ) -> PluginTimer<'a> {
+        let now = Instant::now();
+        let run = self.run(step, outcome, now);
+        self.server.metrics.admission.observe_plugin(position, run);
+        self.started = now;
+        self
+    }
+
+    /// Ends the measurement of a step.
+    fn stop_step<T>(self, step: AdmissionStep, outcome: &Result<T, Status>) {
+        let run = self.run(step, outcome, Instant::now());
+        self.server.metrics.admission.observe_step(run);
+    }
+
+    fn run<T>(
+        &self,
+        step: AdmissionStep,
+        outcome: &Result<T, Status>,
+        ended: Instant,
+    ) -> AdmissionRun {
+        AdmissionRun {
+            step,
+            operation: self.operation,
+            rejected: outcome.is_err(),
+            took: ended - self.started,
+        }
+    }
 }
 
 /// Rejects the deletion of one object before the object is read.
@@ -116,7 +183,15 @@ impl ValidatingAdmission for Checks<'_> {
     ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             self.note_stored();
-            self.all(new, old).await?;
+            let operation = match (new, old) {
+                (None, _) => AdmissionOperation::Delete,
+                (_, None) => AdmissionOperation::Create,
+                _ => AdmissionOperation::Update,
+            };
+            let timer = PluginTimer::start(self.call.server, operation);
+            let outcome = self.all(new, old).await;
+            timer.stop_step(AdmissionStep::Validate, &outcome);
+            outcome?;
             self.note_passed();
             Ok(())
         })
@@ -141,12 +216,16 @@ pub async fn admit_other(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let attributes = webhook::VersionedAttributes::other(call, kind, root, old);
-    let mut rounds = MutationRounds::default();
+    let (mut rounds, mut draft) = (
+        MutationRounds::default(),
+        CanonicalObject::from(std::mem::take(object)),
+    );
     for second in [false, true] {
-        if !rounds.mutate(&attributes, object, second).await? {
+        if !rounds.mutate(&attributes, &mut draft, second).await? {
             break;
         }
     }
+    *object = draft.into_value();
     deny_all(call, Some(object))
 }
 
@@ -158,9 +237,11 @@ pub async fn check_connect(
     options: &mut Value,
 ) -> Result<(), Status> {
     let attributes = webhook::VersionedAttributes::connect(call, kind, root);
+    let mut draft = CanonicalObject::from(std::mem::take(options));
     MutationRounds::default()
-        .mutate(&attributes, options, false)
+        .mutate(&attributes, &mut draft, false)
         .await?;
+    *options = draft.into_value();
     deny_all(call, Some(options))?;
     ask(&attributes.with(options)).await
 }
@@ -265,7 +346,23 @@ impl<'a> Checks<'a> {
     pub(crate) async fn admit(
         &self,
         old: Option<&Value>,
-        object: &mut Value,
+        object: &mut CanonicalObject,
+    ) -> Result<(), Status> {
+        let operation = Attributes {
+            call: self.call,
+            old,
+        }
+        .operation();
+        let timer = PluginTimer::start(self.call.server, operation);
+        let outcome = self.mutate(old, object).await;
+        timer.stop_step(AdmissionStep::Admit, &outcome);
+        outcome
+    }
+
+    async fn mutate(
+        &self,
+        old: Option<&Value>,
+        object: &mut CanonicalObject,
     ) -> Result<(), Status> {
         let call = self.call;
         crd::admit(call, old, object)?;
@@ -316,13 +413,17 @@ impl<'a> Checks<'a> {
         if old.is_none() {
             authorize_create(self.call).await?;
         }
-        for plugin in &self.call.server.options.admission_plugins {
-            match plugin.validate {
-                Validate::Nothing => {}
-                Validate::Now(validate) => validate(&attributes, new)?,
-                Validate::Later { concerns, .. } if !concerns(&attributes) => {}
-                Validate::Later { validate, .. } => validate(&attributes, new).await?,
-            }
+        let server = self.call.server;
+        let mut timer = PluginTimer::start(server, attributes.operation());
+        for (position, plugin) in server.options.admission_plugins.iter().enumerate() {
+            let outcome = match plugin.validate {
+                Validate::Nothing => continue,
+                Validate::Now(validate) => validate(&attributes, new),
+                Validate::Later { concerns, .. } if !concerns(&attributes) => Ok(()),
+                Validate::Later { validate, .. } => validate(&attributes, new).await,
+            };
+            timer = timer.stop(position, AdmissionStep::Validate, &outcome);
+            outcome?;
         }
         for transaction in &self.transactions {
             transaction.reserve(&attributes, new).await?;
@@ -373,18 +474,20 @@ async fn authorize_create(call: &ResourceCall<'_>) -> Result<(), Status> {
     if request.info.verb() == "create" {
         return Ok(());
     }
-    let target = authorization::AttributesTarget::Resource(authorization::ResourceAttributes {
-        group: &path.group,
-        version: &path.version,
-        resource: &path.resource,
-        subresource: &path.subresource,
-        namespace: &path.namespace,
-        name: &path.name,
-        ..authorization::ResourceAttributes::default()
-    });
+    let target = mizzen_authorization::AttributesTarget::Resource(
+        mizzen_authorization::ResourceAttributes {
+            group: &path.group,
+            version: &path.version,
+            resource: &path.resource,
+            subresource: &path.subresource,
+            namespace: &path.namespace,
+            name: &path.name,
+            ..mizzen_authorization::ResourceAttributes::default()
+        },
+    );
     authorization::authorize(
         server,
-        &authorization::Attributes {
+        &mizzen_authorization::Attributes {
             user: &request.user,
             verb: "create",
             target,
@@ -413,6 +516,14 @@ impl Attributes<'_> {
         self.subresource().is_empty() && self.is(group, plural)
     }
 
+    /// Create or update: deletions have no new object.
+    fn operation(&self) -> AdmissionOperation {
+        match self.old {
+            None => AdmissionOperation::Create,
+            Some(_) => AdmissionOperation::Update,
+        }
+    }
+
     /// Whether an object is being made.
     pub fn is_create(&self) -> bool {
         self.old.is_none()
@@ -439,12 +550,16 @@ impl Attributes<'_> {
     }
 
     /// Whether the user is also authorized for something else.
-    pub async fn may(&self, verb: &str, resource: authorization::ResourceAttributes<'_>) -> bool {
+    pub async fn may(
+        &self,
+        verb: &str,
+        resource: mizzen_authorization::ResourceAttributes<'_>,
+    ) -> bool {
         let ResourceCall {
             server, request, ..
         } = self.call;
-        let target = authorization::AttributesTarget::Resource(resource);
-        let asked = authorization::Attributes {
+        let target = mizzen_authorization::AttributesTarget::Resource(resource);
+        let asked = mizzen_authorization::Attributes {
             user: &request.user,
             verb,
             target,

@@ -3,9 +3,10 @@
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Cause, Status, User};
 use mizzen_registry::{BoxFuture, Key, Resource};
-use mizzen_value::{Value, json, value};
+use mizzen_value::{json, value};
 
 use super::Attributes;
 use crate::request::ResourcePath;
@@ -15,7 +16,7 @@ use crate::server::Server;
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Rejects a create in a namespace that is missing or terminating.
-pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, object: &mut CanonicalObject) -> Result<(), Status> {
     let (server, path) = (attributes.call.server, attributes.call.path);
     if !attributes.is_create() || path.namespace.is_empty() {
         return Ok(());
@@ -69,7 +70,7 @@ pub(super) fn is_missing(attributes: &Attributes) -> bool {
 /// Creates a missing namespace.
 pub(super) fn provision<'a>(
     attributes: &'a Attributes<'a>,
-    object: &'a mut Value,
+    object: &'a mut CanonicalObject,
 ) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         let Some(server) = attributes.call.server.itself.upgrade().map(Server) else {

@@ -1,6 +1,7 @@
 //! Keeps owner references and managed fields valid after plug-ins, policies and webhooks.
 
 use mizzen_object::managed_fields::ManagedFields;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_value::{Str, Value};
 
 use crate::verbs::ResourceCall;
@@ -16,7 +17,7 @@ pub(crate) enum Dedupe {
 }
 
 /// Removes duplicate owner references, with a warning.
-pub(crate) fn dedupe_owners(call: &ResourceCall, object: &mut Value, when: Dedupe) {
+pub(crate) fn dedupe_owners(call: &ResourceCall, object: &mut CanonicalObject, when: Dedupe) {
     let owners = &object["metadata"]["ownerReferences"];
     if owners.list().len() < 2 {
         return;
@@ -61,7 +62,7 @@ impl Managers {
     }
 
     /// Restores them if admission made them invalid, with a warning.
-    pub(super) fn restore(self, object: &mut Value, notes: &Warnings) {
+    pub(super) fn restore(self, object: &mut CanonicalObject, notes: &Warnings) {
         let found = &object["metadata"]["managedFields"];
         if *found == self.0 {
             return;
@@ -83,7 +84,7 @@ mod tests {
     use mizzen_value::{json, value};
 
     #[test]
-    fn an_owner_that_is_named_twice_is_left_once() {
+    fn duplicate_owner_references_are_removed() {
         let owner = |uid: &str, name: &str| value!({ "uid": uid, "name": name });
         let owners = [
             owner("1", "a"),
@@ -105,7 +106,7 @@ mod tests {
         let read = |fields: &str| {
             json::parse(format!(r#"{{"metadata":{{"managedFields":{fields}}}}}"#).as_bytes())
         };
-        let (notes, mut object) = (Warnings::default(), read(after).unwrap());
+        let (notes, mut object) = (Warnings::default(), read(after).unwrap().into());
         Managers::of(&read(entry).unwrap()).restore(&mut object, &notes);
         assert_eq!(
             object["metadata"]["managedFields"][0]["manager"].str(),
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn managers_that_make_no_sense_are_put_back() {
+    fn invalid_managed_fields_are_reset() {
         let sound = r#"[{"manager":"n","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:b":{}}}]"#;
         check(sound, "n", None);
         let problem = "please fix your requests: operation must be `Apply` or `Update`";

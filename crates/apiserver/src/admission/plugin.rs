@@ -4,6 +4,7 @@
 //! a custom API server has none unless it says so, `mizzen-controlplane` has those of kube-apiserver.
 
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
@@ -15,7 +16,7 @@ pub enum Mutate {
     /// It does not.
     Nothing,
     /// At once.
-    Now(fn(&Attributes, &mut Value) -> Result<(), Status>),
+    Now(fn(&Attributes, &mut CanonicalObject) -> Result<(), Status>),
     /// It waits for something, but only where `concerns` says that it has to.
     Later {
         /// Whether the plug-in is concerned with the write.
@@ -43,7 +44,7 @@ pub enum Validate {
 
 /// Mutates or rejects an object after it has waited for something.
 pub type MutateLater =
-    for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> BoxFuture<'a, Result<(), Status>>;
+    for<'a> fn(&'a Attributes<'a>, &'a mut CanonicalObject) -> BoxFuture<'a, Result<(), Status>>;
 /// Admits or rejects an object after it has waited for something.
 pub type ValidateLater =
     for<'a> fn(&'a Attributes<'a>, &'a Value) -> BoxFuture<'a, Result<(), Status>>;

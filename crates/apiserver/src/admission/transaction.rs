@@ -1,6 +1,7 @@
 //! What a write takes besides its place in the store, and gives back if it is not stored.
 
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
@@ -33,7 +34,7 @@ pub trait WriteTransaction: Send + Sync {
         &self,
         call: &ResourceCall,
         old: Option<&Value>,
-        object: &mut Value,
+        object: &mut CanonicalObject,
     ) -> Result<(), Status> {
         let _ = (call, old, object);
         Ok(())

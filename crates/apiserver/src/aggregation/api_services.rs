@@ -7,11 +7,11 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_object::{Status, condition};
+use mizzen_outgoing::{OutgoingClient, ServiceReference, Target, Trust};
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 use mizzen_value::{Str, Value};
 
 use crate::catalog::Catalog;
-use crate::outgoing::{OutgoingClient, ServiceReference, Target, Trust};
 
 /// The index of the stored APIServices, updated on demand.
 pub(super) struct ApiServiceCache {

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, header};
 use http_body_util::{BodyExt as _, Limited};
 use mizzen_object::User;
+use mizzen_outgoing::{OutgoingClient, SendError, whole};
 use mizzen_value::{Str, Value, json};
 use tokio::time::timeout;
 
 use super::api_services::ApiService;
 use super::proxy::set_auth_proxy_headers;
-use crate::outgoing::{OutgoingClient, SendError, whole};
 
 /// Kubernetes: the timeout of a discovery request (status/remote/remote_available_controller.go).
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);

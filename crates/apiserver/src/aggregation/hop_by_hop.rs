@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::header::texts;
+use mizzen_request::header::texts;
 
 /// Hop-by-hop headers, whether or not `Connection` names them.
 const HOP_BY_HOP: [HeaderName; 9] = [

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request as Outward, Uri, header};
 use mizzen_object::User;
+use mizzen_outgoing::{SendError, whole};
 use mizzen_value::Value;
 use tokio::time::timeout;
 
 use super::api_services::ApiService;
 use super::{hop_by_hop, upgrade};
-use crate::outgoing::{SendError, whole};
 use crate::request::Request;
 use crate::response::{self, Body, Response};
 use crate::server::ServerParts;

@@ -7,11 +7,11 @@ use http::header;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use mizzen_audit::AuditRecord;
+use mizzen_outgoing::Outgoing;
 use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::time::timeout;
 
-use crate::audit::AuditRecord;
-use crate::outgoing::Outgoing;
 use crate::response::{Body, Response};
 
 /// How long closing a connection may take.

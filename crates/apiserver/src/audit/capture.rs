@@ -1,46 +1,13 @@
-//! Request and response objects of audit events, as JSON.
+//! Response objects of audit events, as JSON.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use mizzen_object::schema::{Struct, canonical};
-use mizzen_object::{GroupVersionKind, proto};
+use mizzen_audit::remove_managed_fields;
+use mizzen_object::proto;
+use mizzen_serving::MetaSchemas;
 use mizzen_value::{Value, json, yaml};
 
-use super::policy::PolicyDecision;
 use crate::response::{AuditJson, Body, Response, ResponseEncoding};
-use crate::types::MetaSchemas;
-
-/// The request object, with defaults, as upstream has it.
-pub(super) fn request_object(
-    kind: &GroupVersionKind,
-    root: &Struct,
-    object: &Value,
-    decision: PolicyDecision,
-) -> Bytes {
-    let mut object = object.clone();
-    // Kubernetes: DeleteOptions have the internal version (endpoints/handlers/delete.go).
-    let version = match kind.kind.as_str() {
-        "DeleteOptions" => "meta.k8s.io/__internal".into(),
-        _ => kind.api_version(),
-    };
-    object.set_default("kind", &kind.kind);
-    object.set("apiVersion", version);
-    canonical(root, &mut object);
-    if decision.omits_managed_fields {
-        remove_managed_fields(&mut object);
-    }
-    json::to_string(&object).into()
-}
-
-/// The request patch. YAML is converted to JSON, and anything else is left out. Upstream loses the
-/// event of both, because the raw bytes are no valid JSON.
-pub(super) fn patch(patch: &Bytes) -> Option<Bytes> {
-    let value = json::parse(patch)
-        .ok()
-        .or_else(|| Some(yaml::read(patch).ok()?.value));
-    let value = value.filter(|value| matches!(value, Value::Map(_) | Value::List(_)))?;
-    Some(json::to_string(&value).into())
-}
 
 /// The Status of a response; `null` if it is another object.
 pub(super) fn response_status(types: &MetaSchemas, answer: &Response) -> Value {
@@ -79,13 +46,13 @@ fn media_type(answer: &Response) -> &str {
 }
 
 /// The response object. A body without `kind` is not one.
-pub(super) fn response_object(answer: &mut Response, decision: PolicyDecision) -> Option<Bytes> {
+pub(super) fn response_object(answer: &mut Response, omits_managed_fields: bool) -> Option<Bytes> {
     let text = response_json(answer)?;
     let text = text.slice(..text.trim_ascii_end().len());
     if !text.starts_with(b"{\"kind\":") && !text.starts_with(b"{\"apiVersion\":") {
         return None;
     }
-    if !decision.omits_managed_fields {
+    if !omits_managed_fields {
         return Some(text);
     }
     let mut object = json::parse(&text).ok()?;
@@ -104,28 +71,4 @@ fn response_json(answer: &mut Response) -> Option<Bytes> {
     let bytes = std::mem::replace(answer.body_mut(), Body::from("")).into_bytes()?;
     *answer.body_mut() = Body::from(bytes.clone());
     Some(bytes)
-}
-
-/// Removes `managedFields` of an object, of the items of a list, and of the rows of a table.
-fn remove_managed_fields(object: &mut Value) {
-    let forget = |object: &mut Value| {
-        if let Some(metadata) = object.get_mut("metadata") {
-            metadata.remove("managedFields");
-        }
-    };
-    forget(object);
-    for item in object
-        .get_mut("items")
-        .map(Value::list_mut)
-        .unwrap_or_default()
-    {
-        forget(item);
-    }
-    for row in object
-        .get_mut("rows")
-        .map(Value::list_mut)
-        .unwrap_or_default()
-    {
-        row.get_mut("object").into_iter().for_each(forget);
-    }
 }

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use mizzen_authorization::rbac::{PolicyRule, quote_list};
+use mizzen_authorization::{
+    Attributes, AttributesTarget, Authorizer as _, ResourceAttributes, join_errors,
+};
 use mizzen_object::Status;
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
-use super::rbac::{PolicyRule, quote_list};
-use super::{Attributes, AttributesTarget, ResourceAttributes};
 use crate::verbs::{ResourceCall, check_key};
 
 /// The API group of RBAC.
@@ -136,7 +138,6 @@ fn check_user_holds<'a>(
     call: &ResourceCall,
     rules: impl Iterator<Item = &'a PolicyRule>,
 ) -> Result<(), String> {
-    use super::Authorizer as _;
     let user = &call.request.user;
     let rbac = call.server.authorization.rbac.as_ref();
     let own = rbac
@@ -159,10 +160,7 @@ fn check_user_holds<'a>(
         shown.join("\n")
     );
     if !own.problems.is_empty() {
-        why += &format!(
-            "; resolution errors: [{}]",
-            super::join_errors(&own.problems)
-        );
+        why += &format!("; resolution errors: [{}]", join_errors(&own.problems));
     }
     Err(why)
 }
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lets_an_object_go_is_cleanup() {
+    fn only_removals_that_allow_deletion_are_cleanup() {
         let old = parse(br#"{"metadata":{"name":"a","finalizers":["f"]},"rules":[]}"#).unwrap();
         let mut new = old.clone();
         new.entry("metadata").remove("finalizers");

@@ -25,11 +25,11 @@ use std::sync::{Arc, OnceLock};
 
 use mizzen_object::schema::Struct;
 use mizzen_object::{Kind, Status};
+use mizzen_outgoing::OutgoingClient;
 use mizzen_registry::{Registry, Revision, Store};
 use mizzen_value::Value;
 use tokio::sync::watch;
 
-use crate::outgoing::OutgoingClient;
 use crate::verbs::ResourceCall;
 
 /// What compiling custom kinds needs.

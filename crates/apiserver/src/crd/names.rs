@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_name_is_left_out_and_the_last_conflict_is_reported() {
+    fn a_conflicting_name_is_left_out_and_the_last_conflict_is_reported() {
         let bar = r#"{"plural":"bars","singular":"foo","kind":"Foo","listKind":"FooList"}"#;
         let why = "ListKindConflict: \"FooList\" is already in use";
         check(bar, "{}", FOO, r#"{"plural":"bars","kind":""}"#, why);

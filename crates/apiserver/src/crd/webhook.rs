@@ -13,7 +13,7 @@ use mizzen_value::clock::uuid;
 use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
-use crate::outgoing::{CallLimit, OutgoingClient, WebhookClient};
+use mizzen_outgoing::{CallLimit, OutgoingClient, WebhookClient};
 
 /// The timeout of a conversion.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,12 +1,12 @@
 //! Authorization by SubjectAccessReview.
 
+use mizzen_authorization::{
+    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason, review_spec,
+};
 use mizzen_registry::BoxFuture;
 use mizzen_value::{json, value};
 
 use super::{KEPT, Upstream};
-use crate::authorization::{
-    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason, review,
-};
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Kubernetes: health checks are always allowed (apiserver/pkg/server/options/authorization.go).
@@ -24,7 +24,7 @@ impl Upstream {
         {
             return Decision::Allow(DecisionReason::default());
         }
-        let spec = review::review_spec(attributes);
+        let spec = review_spec(attributes);
         let question = json::to_string(&spec);
         if let Some((allowed, reason)) = self.0.decisions.get(&question) {
             return decision(allowed, reason);

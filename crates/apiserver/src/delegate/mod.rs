@@ -6,12 +6,8 @@
 //! SubjectAccessReview. Both results are cached for some seconds.
 
 mod authorization;
-pub(crate) mod cache;
-pub(crate) mod kubeconfig;
 mod token;
 mod trust;
-
-pub use kubeconfig::{WebhookKubeconfig, WebhookKubeconfigError};
 
 use std::fmt;
 use std::path::Path;
@@ -21,18 +17,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Limited};
+use mizzen_authentication::{Authorities, TokenCache, TrustedAuthorities};
+use mizzen_outgoing::{
+    ClientIdentity, LruCache, OutgoingClient, Target, WebhookKubeconfig, WebhookKubeconfigError,
+    whole,
+};
 use mizzen_registry::Registry;
 use mizzen_value::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::Server;
-use crate::authentication::{Authorities, TokenCache, TrustedAuthorities};
 use crate::listen::{SecureServing, listen};
-use crate::outgoing::{ClientIdentity, OutgoingClient, Target, whole};
 use crate::receive::MAX_BODY;
-pub use cache::LruCache;
-pub(crate) use token::user as reviewed_user;
 
 /// The time limit of a request to the main server.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,12 +1,13 @@
 //! Authentication by TokenReview.
 
+use mizzen_authentication::{
+    AuthenticatedToken, AuthenticationResult, Authenticator, reviewed_user,
+};
 use mizzen_metrics::Families;
-use mizzen_object::User;
 use mizzen_registry::BoxFuture;
-use mizzen_value::{Str, Value, value};
+use mizzen_value::{Str, value};
 
 use super::Upstream;
-use crate::authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
@@ -42,7 +43,7 @@ impl Upstream {
                     user,
                     audiences: audiences.to_vec(),
                 };
-                return Ok(user(&review["status"]).map(bearer));
+                return Ok(reviewed_user(&review["status"]).map(bearer));
             }
             Ok((_, status)) => format!("a TokenReview was refused: {}", status["message"].str()),
             Err(problem) => problem.to_string(),
@@ -50,21 +51,4 @@ impl Upstream {
         tracing::warn!(%problem, "cannot review a token");
         Err(problem)
     }
-}
-
-/// The user in the status of a TokenReview.
-pub(crate) fn user(status: &Value) -> Option<User> {
-    let user = &status["user"];
-    let groups = user["groups"]
-        .list()
-        .iter()
-        .map(|group| Str::from(group.str()))
-        .collect();
-    let (name, uid) = (user["username"].str().into(), user["uid"].str().into());
-    status["authenticated"].bool().then(|| User {
-        name,
-        uid,
-        groups,
-        extra: user["extra"].clone(),
-    })
 }

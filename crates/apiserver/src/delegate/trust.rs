@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use mizzen_authentication::{Authorities, TrustedAuthorities};
+use mizzen_outgoing::ClientIdentity;
 use mizzen_value::{Value, json};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -11,8 +13,6 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Upstream, UpstreamError};
-use crate::authentication::{Authorities, TrustedAuthorities};
-use crate::outgoing::ClientIdentity;
 
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
@@ -28,23 +28,21 @@ pub(super) async fn fetch_trusted(
             message,
         });
     }
-    Ok(TrustedAuthorities::from_config_map(&answer["data"]))
+    Ok(trusted_authorities(&answer["data"]))
 }
 
-impl TrustedAuthorities {
-    fn from_config_map(data: &Value) -> TrustedAuthorities {
-        let names =
-            json::parse(data["requestheader-allowed-names"].str().as_bytes()).unwrap_or_default();
-        TrustedAuthorities {
-            clients: data["client-ca-file"].str().into(),
-            front_proxies: data["requestheader-client-ca-file"].str().into(),
-            allowed: names
-                .list()
-                .iter()
-                .map(|name| name.str().to_owned())
-                .collect(),
-            ..TrustedAuthorities::default()
-        }
+fn trusted_authorities(data: &Value) -> TrustedAuthorities {
+    let names =
+        json::parse(data["requestheader-allowed-names"].str().as_bytes()).unwrap_or_default();
+    TrustedAuthorities {
+        clients: data["client-ca-file"].str().into(),
+        front_proxies: data["requestheader-client-ca-file"].str().into(),
+        allowed: names
+            .list()
+            .iter()
+            .map(|name| name.str().to_owned())
+            .collect(),
+        ..TrustedAuthorities::default()
     }
 }
 
@@ -88,6 +86,6 @@ mod tests {
             allowed: vec!["proxy".into()],
             ..TrustedAuthorities::default()
         };
-        assert_eq!(TrustedAuthorities::from_config_map(&data), expected);
+        assert_eq!(trusted_authorities(&data), expected);
     }
 }

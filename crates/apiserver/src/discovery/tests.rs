@@ -96,7 +96,7 @@ fn a_group_list_leaves_core_out() {
 }
 
 #[test]
-fn resources_are_followed_by_what_is_below_them() {
+fn resources_are_followed_by_their_subresources() {
     let groups = built_in();
     let batch = find(&groups, "batch");
     check(
@@ -108,7 +108,7 @@ fn resources_are_followed_by_what_is_below_them() {
 }
 
 #[test]
-fn a_subresource_says_which_kind_of_another_group_it_speaks() {
+fn a_subresource_names_its_kind_of_another_group() {
     let groups = built_in();
     let core = find(&groups, "");
     let list = resource_list(core, core.version("v1").unwrap());
@@ -126,7 +126,7 @@ fn a_subresource_says_which_kind_of_another_group_it_speaks() {
 }
 
 #[test]
-fn aggregated_discovery_nests_what_is_below() {
+fn aggregated_discovery_nests_subresources() {
     let groups = built_in();
     check(
         aggregated([find(&groups, "certificates.k8s.io")]),
@@ -137,7 +137,7 @@ fn aggregated_discovery_nests_what_is_below() {
 }
 
 #[test]
-fn a_custom_kind_says_its_whole_name() {
+fn a_custom_kind_has_its_full_name() {
     let groups = groups(&[gizmo("v1beta1"), gizmo("v1")]);
     check(
         aggregated(&groups),
@@ -172,7 +172,7 @@ fn paths_are_sorted() {
 }
 
 #[test]
-fn versions_are_ordered_by_what_they_promise() {
+fn versions_are_ordered_by_stability() {
     let best_first = [
         "v10",
         "v2",

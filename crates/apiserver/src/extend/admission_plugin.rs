@@ -1,16 +1,17 @@
 //! Admission plug-ins of custom API servers.
 
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
-use super::RequestInfo;
+use super::RequestContext;
 use crate::verbs::ResourceCall;
 
 /// Mutates or rejects writes. Every plug-in runs for every write, so it checks the resource first.
 ///
 /// ```
-/// use mizzen_apiserver::extend::{AdmissionPlugin, RequestInfo};
+/// use mizzen_apiserver::extend::{AdmissionPlugin, RequestContext};
 /// use mizzen_object::Status;
 /// use mizzen_registry::BoxFuture;
 /// use mizzen_value::Value;
@@ -19,10 +20,10 @@ use crate::verbs::ResourceCall;
 /// struct Owned;
 ///
 /// impl AdmissionPlugin for Owned {
-///     fn mutate<'a>(&'a self, asked: &'a RequestInfo, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
+///     fn mutate<'a>(&'a self, context: &'a RequestContext, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
 ///         Box::pin(async move {
-///             if asked.verb == "create" && asked.is("things") {
-///                 object.entry("spec").set("owner", &asked.user.name);
+///             if context.verb == "create" && context.is("things") {
+///                 object.entry("spec").set("owner", &context.user.name);
 ///             }
 ///             Ok(())
 ///         })
@@ -33,7 +34,7 @@ pub trait AdmissionPlugin: Send + Sync {
     /// Mutates an object before validation, in the version of the request.
     fn mutate<'a>(
         &'a self,
-        _asked: &'a RequestInfo<'a>,
+        _context: &'a RequestContext<'a>,
         _object: &'a mut Value,
     ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
@@ -42,7 +43,7 @@ pub trait AdmissionPlugin: Send + Sync {
     /// Validates an object after the validation of its kind, in its storage version; none for a deletion.
     fn validate<'a>(
         &'a self,
-        _asked: &'a RequestInfo<'a>,
+        _context: &'a RequestContext<'a>,
         _object: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
@@ -53,11 +54,11 @@ pub trait AdmissionPlugin: Send + Sync {
 pub(crate) async fn mutate(
     call: &ResourceCall<'_>,
     old: Option<&Value>,
-    object: &mut Value,
+    object: &mut CanonicalObject,
 ) -> Result<(), Status> {
     for admission in &call.server.extensions.admission {
         admission
-            .mutate(&RequestInfo::new(call, old), object)
+            .mutate(&RequestContext::new(call, old), object)
             .await?;
     }
     Ok(())
@@ -71,7 +72,7 @@ pub(crate) async fn validate(
 ) -> Result<(), Status> {
     for admission in &call.server.extensions.admission {
         admission
-            .validate(&RequestInfo::new(call, old), object)
+            .validate(&RequestContext::new(call, old), object)
             .await?;
     }
     Ok(())

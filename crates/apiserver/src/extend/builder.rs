@@ -4,19 +4,19 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mizzen_authentication::Authenticator;
+use mizzen_authorization::Authorizer;
 use mizzen_object::schema::{SchemaParseError, Schemas};
 use mizzen_object::{GroupResource, Hooks, Kind, NoHooks};
 use mizzen_registry::Registry;
+use mizzen_serving::MetaSchemas;
 use mizzen_value::Str;
 
 use super::{
     AdmissionPlugin, Extension, Extensions, Handler, Hints, Storage, SubresourceHandler, definition,
 };
 use crate::admission::WriteStrategy;
-use crate::authentication::Authenticator;
-use crate::authorization::Authorizer;
 use crate::catalog::{BuiltInKinds, Catalog, ServedKind};
-use crate::types::MetaSchemas;
 use crate::{Options, Server, health};
 
 /// Builds an API server that serves the given kinds and nothing else.

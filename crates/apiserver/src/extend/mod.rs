@@ -2,7 +2,7 @@
 //!
 //! [`Server::builder`] returns a [`Builder`]. Kinds are data; [`Hooks`] convert, default and validate them. An
 //! [`AdmissionPlugin`] can read other objects, a [`Storage`] replaces the store for a resource, and a
-//! [`SubresourceHandler`] serves a subresource. Each gets the [`RequestInfo`].
+//! [`SubresourceHandler`] serves a subresource. Each gets the [`RequestContext`].
 //!
 //! [`Hooks`]: mizzen_object::Hooks
 
@@ -10,7 +10,7 @@ mod admission_plugin;
 mod builder;
 mod definition;
 mod non_resource;
-mod request_info;
+mod request_context;
 mod storage;
 mod subresource_handler;
 
@@ -18,7 +18,7 @@ pub use admission_plugin::AdmissionPlugin;
 pub(crate) use admission_plugin::{mutate, validate};
 pub use builder::{BuildError, Builder};
 pub use non_resource::{NonResourceHandler, NonResourceRequest};
-pub use request_info::RequestInfo;
+pub use request_context::RequestContext;
 pub use storage::Storage;
 pub use subresource_handler::SubresourceHandler;
 
@@ -128,7 +128,7 @@ impl Server {
     pub async fn read(&self, path: &str) -> Result<mizzen_value::Value, mizzen_object::Status> {
         match self.ask("GET", path, None).await {
             (200, object) => Ok(object),
-            (_, status) => Err(request_info::refusal(&status)),
+            (_, status) => Err(request_context::refusal(&status)),
         }
     }
 
@@ -149,7 +149,7 @@ impl Server {
         let object = json::parse(&text).unwrap_or_default();
         match code.as_u16() {
             200 => Ok(object),
-            _ => Err(request_info::refusal(&object)),
+            _ => Err(request_context::refusal(&object)),
         }
     }
 }

@@ -4,14 +4,14 @@ use mizzen_object::Status;
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
-use super::RequestInfo;
+use super::RequestContext;
 
 /// Serves a subresource.
 ///
 /// The `subresource` line of the kind has its name, its verbs and the kind of the response.
 ///
 /// ```
-/// use mizzen_apiserver::extend::{RequestInfo, SubresourceHandler};
+/// use mizzen_apiserver::extend::{RequestContext, SubresourceHandler};
 /// use mizzen_object::Status;
 /// use mizzen_registry::BoxFuture;
 /// use mizzen_value::{Value, value};
@@ -19,16 +19,16 @@ use super::RequestInfo;
 /// struct Greeting;
 ///
 /// impl SubresourceHandler for Greeting {
-///     fn answer<'a>(&'a self, asked: &'a RequestInfo, _body: Value) -> BoxFuture<'a, Result<Value, Status>> {
-///         Box::pin(async { Ok(value!({ "text": (format!("hello {}", asked.name)) })) })
+///     fn answer<'a>(&'a self, context: &'a RequestContext, _body: Value) -> BoxFuture<'a, Result<Value, Status>> {
+///         Box::pin(async { Ok(value!({ "text": (format!("hello {}", context.name)) })) })
 ///     }
 /// }
 /// ```
 pub trait SubresourceHandler: Send + Sync {
-    /// Returns the response. `body` is the decoded body, null if it is empty. `asked.old` is the object.
+    /// Returns the response. `body` is the decoded body, null if it is empty. `context.old` is the object.
     fn answer<'a>(
         &'a self,
-        asked: &'a RequestInfo<'a>,
+        context: &'a RequestContext<'a>,
         body: Value,
     ) -> BoxFuture<'a, Result<Value, Status>>;
 }

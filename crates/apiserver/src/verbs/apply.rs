@@ -1,6 +1,7 @@
 //! Server-side apply.
 
 use mizzen_object::decode::from_unstructured;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Action, Kind, Status};
 use mizzen_registry::{BoxFuture, Update, UpdateFn};
 use mizzen_value::time::to_unix;
@@ -95,13 +96,16 @@ struct Applied<'a> {
 }
 
 impl UpdateFn for Applied<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         Box::pin(self.applied(current))
     }
 }
 
 impl Applied<'_> {
-    async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
+    async fn applied(&mut self, current: Option<&Value>) -> Result<CanonicalObject, Status> {
         let kind = self.call.resource.kind();
         let merged = RequestFieldManager::new(self.call)
             .apply_any(current, &self.config)
@@ -109,15 +113,15 @@ impl Applied<'_> {
         check_duplicates(self.call, self.complaint.as_deref(), self.strictness)?;
         let mut object = self.typed(kind, merged)?;
         if current.is_none() {
-            self.check_new(object.entry("metadata"))?;
+            self.check_new(&object["metadata"])?;
         }
-        check_name(self.call.path, &mut object)?;
+        check_name(self.call, &mut object)?;
         self.checks.admit(current, &mut object).await?;
         Ok(object)
     }
 
     /// Apply creates an object that does not exist, unless the configuration has a uid.
-    fn check_new(&self, metadata: &mut Value) -> Result<(), Status> {
+    fn check_new(&self, metadata: &Value) -> Result<(), Status> {
         let uid = metadata["uid"].str();
         if !uid.is_empty() {
             let why = format!(
@@ -133,7 +137,7 @@ impl Applied<'_> {
     }
 
     /// Converts the merged object to its kind.
-    fn typed(&self, kind: &Kind, mut merged: Value) -> Result<Value, Status> {
+    fn typed(&self, kind: &Kind, mut merged: Value) -> Result<CanonicalObject, Status> {
         // Kubernetes: the metadata of a custom object is not decoded here, and an invalid time is dropped
         // (apimachinery, meta/v1/unstructured).
         if self.call.resource.is_custom() {
@@ -162,13 +166,11 @@ impl Applied<'_> {
                 shown()
             ))
         })?;
-        let mut object = restored.value;
-        decode::apply_defaults(kind, &mut object).map_err(|problem| {
+        decode::apply_defaults(kind, restored.value).map_err(|problem| {
             Status::unknown(format!(
                 "failed to convert to unversioned ({}): {problem}",
                 shown()
             ))
-        })?;
-        Ok(object)
+        })
     }
 }

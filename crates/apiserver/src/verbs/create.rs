@@ -4,7 +4,7 @@ use mizzen_object::Status;
 use mizzen_registry::Create;
 use mizzen_value::Value;
 
-use super::{ResourceCall, set_namespace};
+use super::{ResourceCall, keep_namespace};
 use crate::field_manager::RequestFieldManager;
 use crate::response::Response;
 use crate::{admission, decode, options};
@@ -19,8 +19,10 @@ pub(crate) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> 
     } = call;
     let options = options::write_options(request, "CreateOptions")?;
     let mut draft = decode::decode_body(call, resource.kind(), options.strictness)?;
-    set_namespace(path, draft.entry("metadata"))?;
-    wipe_system_metadata(draft.entry("metadata"));
+    keep_namespace(call, &mut draft)?;
+    SYSTEM_METADATA
+        .iter()
+        .for_each(|field| draft.remove_metadata(field));
     admission::dedupe_owners(call, &mut draft, admission::Dedupe::AsSent);
     RequestFieldManager::new(call)
         .update_any(None, &mut draft)
@@ -41,13 +43,15 @@ pub(crate) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> 
 
 /// Removes the metadata that only the server sets. Upstream: `WipeObjectMetaSystemFields`.
 pub fn wipe_system_metadata(metadata: &mut Value) {
-    for field in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "uid",
-        "creationTimestamp",
-    ] {
+    for field in SYSTEM_METADATA {
         metadata.remove(field);
     }
 }
+
+const SYSTEM_METADATA: [&str; 5] = [
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "uid",
+    "creationTimestamp",
+];

@@ -32,7 +32,7 @@ pub(crate) async fn delete(call: &ResourceCall<'_>) -> Result<Response, Status> 
     if !deleted.gone || kind.rules.delete_answers_object {
         return call.object(&deleted.object, code);
     }
-    Ok(call.deleted(&deleted.object.value(), code))
+    Ok(call.deleted(&deleted.uid, code))
 }
 
 /// Kubernetes: even if there is nothing to delete (registry/batch/job/storage/storage.go).

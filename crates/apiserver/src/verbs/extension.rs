@@ -11,7 +11,7 @@ use super::create::wipe_system_metadata;
 use super::{ResourceCall, check_name, set_namespace, watch};
 use crate::admission;
 use crate::decode::{self, BodyType};
-use crate::extend::{Extension, RequestInfo, Storage, SubresourceHandler};
+use crate::extend::{Extension, RequestContext, Storage, SubresourceHandler};
 use crate::options::{self, ListQuery};
 use crate::response::{self, Response};
 
@@ -35,31 +35,33 @@ async fn serve_storage(
     storage: &dyn Storage,
     verb: &str,
 ) -> Result<Response, Status> {
-    let asked = RequestInfo::new(call, None);
+    let context = RequestContext::new(call, None);
     match verb {
-        "get" => show(call, storage.get(&asked).await?, 200),
-        "list" => list(call, storage.list(&asked).await?),
-        "watch" => watch_storage(call, storage.watch(&asked).await?),
+        "get" => show(call, storage.get(&context).await?, 200),
+        "list" => list(call, storage.list(&context).await?),
+        "watch" => watch_storage(call, storage.watch(&context).await?),
         "create" => {
             let object = decode_and_admit(call, None).await?;
-            show(call, storage.create(&asked, object).await?, 201)
+            show(call, storage.create(&context, object).await?, 201)
         }
         "update" => {
-            let old = storage.get(&asked).await?;
+            let old = storage.get(&context).await?;
             let object = decode_and_admit(call, Some(&old)).await?;
             show(
                 call,
                 storage
-                    .update(&RequestInfo::new(call, Some(&old)), object)
+                    .update(&RequestContext::new(call, Some(&old)), object)
                     .await?,
                 200,
             )
         }
         "delete" => {
-            let old = storage.get(&asked).await?;
+            let old = storage.get(&context).await?;
             admission::Checks::new(call).check(None, Some(&old)).await?;
-            let deleted = storage.delete(&RequestInfo::new(call, Some(&old))).await?;
-            Ok(call.deleted(&deleted, 200))
+            let deleted = storage
+                .delete(&RequestContext::new(call, Some(&old)))
+                .await?;
+            Ok(call.deleted(deleted["metadata"]["uid"].str(), 200))
         }
         _ => Err(Status::no_such_method()),
     }
@@ -81,7 +83,7 @@ async fn decode_and_admit(call: &ResourceCall<'_>, old: Option<&Value>) -> Resul
     let options = options::write_options(request, name)?;
     let mut object = decode::decode_body(call, resource.kind(), options.strictness)?;
     match old {
-        Some(_) => check_name(call.path, &mut object)?,
+        Some(_) => check_name(call, &mut object)?,
         None => {
             set_namespace(path, object.entry("metadata"))?;
             wipe_system_metadata(object.entry("metadata"));
@@ -89,6 +91,7 @@ async fn decode_and_admit(call: &ResourceCall<'_>, old: Option<&Value>) -> Resul
     }
     let checks = admission::Checks::new(call);
     checks.admit(old, &mut object).await?;
+    let mut object = object.into_value();
     validate(call, &mut object, old)?;
     checks.check(Some(&object), old).await?;
     Ok(object)
@@ -193,7 +196,7 @@ async fn serve_subresource(
     below: &dyn SubresourceHandler,
 ) -> Result<Response, Status> {
     let old = match call.server.extensions.storage(call) {
-        Some(storage) => storage.get(&RequestInfo::new(call, None)).await?,
+        Some(storage) => storage.get(&RequestContext::new(call, None)).await?,
         None => call
             .server
             .registry
@@ -201,8 +204,8 @@ async fn serve_subresource(
             .await?
             .value(),
     };
-    let asked = RequestInfo::new(call, Some(&old));
-    let mut value = below.answer(&asked, body(call)?).await?;
+    let context = RequestContext::new(call, Some(&old));
+    let mut value = below.answer(&context, body(call)?).await?;
     let kind = call.resource.kind();
     let stated = kind
         .subresource(&call.path.subresource)
@@ -210,7 +213,7 @@ async fn serve_subresource(
     let gvk = stated.unwrap_or(&kind.gvk);
     value.set("kind", &gvk.kind);
     value.set("apiVersion", gvk.api_version());
-    let code = if asked.verb == "create" { 201 } else { 200 };
+    let code = if context.verb == "create" { 201 } else { 200 };
     Ok(response::value(
         gvk,
         None,

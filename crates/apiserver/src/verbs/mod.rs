@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::validate::names;
 use mizzen_object::{Action, Details, Status};
 use mizzen_registry::{Key, Object, Resource, Warnings};
@@ -30,7 +31,7 @@ use tokio::time::Instant;
 use crate::catalog::RouteError;
 use crate::chain::failure;
 use crate::crd;
-use crate::request::{Request, ResourcePath};
+use crate::request::{Request, RequestTarget, ResourcePath};
 use crate::response::{self, Accept, Response, ResponseOffer, negotiate_among};
 use crate::server::ServerParts;
 
@@ -64,10 +65,12 @@ pub(crate) async fn serve(
     if path.unrouted {
         return Ok(response::text(404, "404 page not found\n"));
     }
-    let resource = &match server.catalog.find(path) {
-        Ok(resource) => resource,
-        Err(RouteError::Group) => return Ok(response::text(404, "404 page not found\n")),
-        Err(RouteError::Resource) => return Err(Status::no_such_resource()),
+    let resource = match request.route.as_ref().map(|route| &route.resource) {
+        Some(Ok(resource)) => resource,
+        None | Some(Err(RouteError::Group)) => {
+            return Ok(response::text(404, "404 page not found\n"));
+        }
+        Some(Err(RouteError::Resource)) => return Err(Status::no_such_resource()),
     };
     let verb = request.info.verb();
     if let Some(connect) = server.extensions.connection(resource, path) {
@@ -94,7 +97,7 @@ async fn handle(
 ) -> Result<Response, Status> {
     let verb = request.info.verb();
     if resource.is_custom() {
-        warn_of_deprecation(request, resource, notes);
+        warn_of_deprecation(server, request, resource, notes);
         custom::allowed(resource, path, verb, &request.method)?;
     } else {
         if !path.rest.is_empty() {
@@ -114,7 +117,7 @@ async fn handle(
     // Kubernetes: a request that go-restful rejects gets no warning.
     let is_routed = !matches!(&accept, Err(status) if status.message.starts_with("406: "));
     if !resource.is_custom() && is_routed {
-        warn_of_deprecation(request, resource, notes);
+        warn_of_deprecation(server, request, resource, notes);
     }
     let accept = accept?;
     let until = Instant::now() + WRITE_TIMEOUT;
@@ -151,14 +154,30 @@ fn add_warnings(
 }
 
 /// Warns the client of a deprecated version, and adds the audit annotations.
-fn warn_of_deprecation(request: &Request, resource: &Resource, notes: &Warnings) {
+fn warn_of_deprecation(
+    server: &ServerParts,
+    request: &Request,
+    resource: &Resource,
+    notes: &Warnings,
+) {
     let kind = resource.kind();
     let Some(deprecation) = kind.deprecation() else {
         return;
     };
     notes.warn(deprecation);
+    let gone = kind.deprecated.as_ref().and_then(|old| old.gone.as_ref());
+    // Made-up subresources have no series.
+    let is_served = |path: &ResourcePath| {
+        path.subresource.is_empty() || kind.subresource(&path.subresource).is_some()
+    };
+    if let RequestTarget::Resource(path) = request.info.target()
+        && is_served(path)
+    {
+        let metrics = &server.metrics;
+        metrics.note_deprecated(path, gone.map_or("", |gone| gone));
+    }
     request.record.annotate("k8s.io/deprecated", "true");
-    if let Some(gone) = kind.deprecated.as_ref().and_then(|old| old.gone.as_ref()) {
+    if let Some(gone) = gone {
         request
             .record
             .annotate("k8s.io/removed-release", gone.to_string());
@@ -213,7 +232,7 @@ pub(crate) async fn put_status(
     let request = Request::of_server(Method::PUT, path.clone());
     let notes = Warnings::default();
     let call = ResourceCall::of_server(server, &request, &path, resource, &notes);
-    update::replace(&call, Action::Status, object, false)
+    update::replace(&call, Action::Status, object.into(), false)
         .await
         .map(drop)
 }
@@ -397,13 +416,13 @@ impl ResourceCall<'_> {
     }
 
     /// The Status of an object that was deleted.
-    fn deleted(&self, object: &Value, code: u16) -> Response {
+    fn deleted(&self, uid: &str, code: u16) -> Response {
         let kind = self.resource.kind();
         let status = Status::success(Details {
             name: self.path.name.clone(),
             group: kind.gvk.group.clone(),
             kind: kind.plural.clone(),
-            uid: object["metadata"]["uid"].str().into(),
+            uid: uid.into(),
             causes: Vec::new(),
         });
         response::status_value(&self.server.types, &status, self.accept, code)
@@ -483,9 +502,13 @@ fn not_implemented(subresource: &str) -> Status {
 }
 
 /// Checks that the namespace and the name of an object are those of the path, in this order; sets the namespace.
-pub(crate) fn check_name(path: &ResourcePath, object: &mut Value) -> Result<(), Status> {
-    let metadata = object.entry("metadata");
-    set_namespace(path, metadata)?;
+pub(crate) fn check_name(call: &ResourceCall, object: &mut CanonicalObject) -> Result<(), Status> {
+    keep_namespace(call, object)?;
+    check_metadata_name(call.path, &object["metadata"])
+}
+
+/// Checks that the name of an object is that of the path.
+fn check_metadata_name(path: &ResourcePath, metadata: &Value) -> Result<(), Status> {
     let name = metadata["name"].str();
     if name.is_empty() {
         let name = &path.name;
@@ -504,18 +527,40 @@ pub(crate) fn check_name(path: &ResourcePath, object: &mut Value) -> Result<(), 
 
 /// Sets or removes the namespace of an object by that of the path.
 pub fn set_namespace(path: &ResourcePath, metadata: &mut Value) -> Result<(), Status> {
-    let namespace = metadata["namespace"].str();
-    if namespace == path.namespace {
-        return Ok(());
-    }
-    if path.namespace.is_empty() {
-        metadata.remove("namespace");
-    } else if namespace.is_empty() {
-        metadata.set("namespace", &path.namespace);
-    } else {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
+    match namespace_of_path(path, metadata)? {
+        None => {}
+        Some("") => drop(metadata.remove("namespace")),
+        Some(namespace) => metadata.set("namespace", namespace),
     }
     Ok(())
+}
+
+/// [`set_namespace`] of an object that keeps its form.
+pub(crate) fn keep_namespace(
+    call: &ResourceCall,
+    object: &mut CanonicalObject,
+) -> Result<(), Status> {
+    match namespace_of_path(call.path, &object["metadata"])? {
+        None => {}
+        Some("") => object.remove_metadata("namespace"),
+        Some(namespace) => object.set_metadata(&call.resource.kind().root, "namespace", namespace),
+    }
+    Ok(())
+}
+
+/// The namespace that an object gets from the path, if it has another one.
+fn namespace_of_path<'a>(
+    path: &'a ResourcePath,
+    metadata: &Value,
+) -> Result<Option<&'a str>, Status> {
+    let namespace = metadata["namespace"].str();
+    if namespace == path.namespace {
+        return Ok(None);
+    }
+    match path.namespace.is_empty() || namespace.is_empty() {
+        true => Ok(Some(&path.namespace)),
+        false => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+    }
 }

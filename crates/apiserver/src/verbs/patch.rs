@@ -1,11 +1,11 @@
 //! `PATCH` of one object: JSON patch, merge patch, strategic merge patch. Server-side apply is in `apply`.
 
 use bytes::Bytes;
-use mizzen_object::decode::{Decoded, decode, from_unstructured};
+use mizzen_object::decode::{Decoded, decode, decode_value, from_unstructured};
 use mizzen_object::patch::{
     JsonPatch, JsonPatchError, StrategicError, go_text, merge, repeated_keys, strategic_merge,
 };
-use mizzen_object::schema::Struct;
+use mizzen_object::schema::{CanonicalObject, Struct};
 use mizzen_object::{Action, GroupVersionKind, Status, Violations};
 use mizzen_registry::{BoxFuture, Resource, Update, UpdateFn};
 use mizzen_value::{Value, json};
@@ -88,34 +88,37 @@ struct Patched<'a> {
 }
 
 impl UpdateFn for Patched<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         Box::pin(self.patched(current.expect("the update does not create")))
     }
 }
 
 impl Patched<'_> {
-    async fn patched(&mut self, current: &Value) -> Result<Value, Status> {
+    async fn patched(&mut self, current: &Value) -> Result<CanonicalObject, Status> {
         let kind = self.call.resource.kind();
-        let outcome = apply_patch(
-            &kind.root,
-            self.form,
-            &self.call.request.body,
-            current,
-            self.strictness,
-        )?;
-        let catalog = &self.call.server.catalog;
-        let problem = |stated: &GroupVersionKind| decode::kind_problem(catalog, stated, &kind.gvk);
-        let shape = PatchTarget {
-            gvk: &kind.gvk,
-            root: &kind.root,
-            has_hub: true,
+        let patched = self.apply_patch(current)?;
+        let object = match read_fast(&kind.gvk, &kind.root, patched) {
+            Some(object) => object,
+            None => {
+                let catalog = &self.call.server.catalog;
+                let problem =
+                    |stated: &GroupVersionKind| decode::kind_problem(catalog, stated, &kind.gvk);
+                let shape = PatchTarget {
+                    gvk: &kind.gvk,
+                    root: &kind.root,
+                    has_hub: true,
+                };
+                let checked = read(problem, &shape, self.apply_patch(current)?, self.strictness)?;
+                self.call.notes.warn_all(checked.warnings);
+                checked.value
+            }
         };
-        let checked = read(problem, &shape, outcome, self.strictness)?;
-        self.call.notes.warn_all(checked.warnings);
-        let mut object = checked.value;
-        decode::apply_defaults(kind, &mut object)
+        let mut object = decode::apply_defaults(kind, object)
             .map_err(|problem| self.invalid(current, problem))?;
-        check_name(self.call.path, &mut object)?;
+        check_name(self.call, &mut object)?;
         RequestFieldManager::new(self.call)
             .update_any(Some(current), &mut object)
             .await;
@@ -123,10 +126,14 @@ impl Patched<'_> {
         Ok(object)
     }
 
+    fn apply_patch(&self, current: &Value) -> Result<PatchedDocument, Status> {
+        let (root, body) = (&self.call.resource.kind().root, &self.call.request.body);
+        apply_patch(root, self.form, body, current, self.strictness)
+    }
+
     /// The error of a patched document that cannot be defaulted. The patch is applied again, because the error shows the document.
     fn invalid(&self, current: &Value, problem: String) -> Status {
-        let (root, body) = (&self.call.resource.kind().root, &self.call.request.body);
-        match apply_patch(root, self.form, body, current, self.strictness) {
+        match self.apply_patch(current) {
             // Kubernetes: a strategic merge patch is converted elsewhere, and the error does not name the patch.
             Ok(PatchedDocument { shown: Some(_), .. }) => Status::unknown(problem),
             Ok(PatchedDocument { value, .. }) => invalid_patch(&json::to_string(&value), &problem),
@@ -143,6 +150,27 @@ pub(crate) struct PatchTarget<'a> {
     pub has_hub: bool,
 }
 
+/// The fast path: a patched document of its kind without any error or warning, which is most often so. The document is
+/// not written and parsed again.
+fn read_fast(gvk: &GroupVersionKind, root: &Struct, patched: PatchedDocument) -> Option<Value> {
+    let PatchedDocument {
+        value,
+        complaints,
+        shown,
+    } = patched;
+    if !complaints.is_empty() {
+        return None;
+    }
+    if shown.is_some() {
+        let decoded = from_unstructured(root, value).ok()?;
+        return decoded.complaints.is_empty().then_some(decoded.value);
+    }
+    match decode::states_exactly(&value, gvk) {
+        true => decode_value(root, value),
+        false => None,
+    }
+}
+
 /// Decodes a patched document as an object of its kind. `problem` is the error for another kind.
 pub(crate) fn read(
     problem: impl Fn(&GroupVersionKind) -> String,
@@ -152,7 +180,8 @@ pub(crate) fn read(
 ) -> Result<CheckedBody, Status> {
     let PatchTarget { gvk, root, has_hub } = *target;
     let text = json::to_string(&patched.value);
-    let shown = patched.shown.as_deref().unwrap_or(&text);
+    let shown = patched.shown.as_ref().map(go_text);
+    let shown = shown.as_deref().unwrap_or(&text);
     // Kubernetes: the kind is not checked after a strategic merge patch.
     let strategic = patched.shown.is_some();
     if !strategic {
@@ -207,8 +236,8 @@ fn decode_without_version(root: &Struct, document: &Value) -> Decoded {
 pub(crate) struct PatchedDocument {
     pub value: Value,
     pub complaints: Vec<String>,
-    /// The text that errors show instead of the document.
-    pub shown: Option<String>,
+    /// What errors show instead of the document.
+    pub shown: Option<Value>,
 }
 
 /// Applies a patch of any type to an object.
@@ -232,16 +261,16 @@ pub(crate) fn apply_patch(
             })
         }
         PatchType::Merge => {
-            let document = match strictness {
+            let (document, has_duplicates) = match strictness {
                 // Kubernetes: without field validation a merge patch is not decoded before the merge, and a list
                 // replaces the object (evanphx/json-patch).
-                FieldValidation::Ignore => match json::parse(patch) {
-                    Ok(document @ (Value::Map(_) | Value::List(_))) => document,
+                FieldValidation::Ignore => match json::parse_noting_duplicates(patch) {
+                    Ok(document @ (Value::Map(_) | Value::List(_), _)) => document,
                     _ => return Err(Status::bad_request("Invalid JSON Patch")),
                 },
                 _ => merge_document(patch)?,
             };
-            let complaints = repeated_keys(patch);
+            let complaints = duplicates(patch, has_duplicates);
             merge(&mut value, document);
             Ok(PatchedDocument {
                 value,
@@ -254,14 +283,24 @@ pub(crate) fn apply_patch(
     }
 }
 
-fn merge_document(patch: &Bytes) -> Result<Value, Status> {
+/// The strict errors of a patch that was parsed.
+fn duplicates(patch: &Bytes, has_duplicates: bool) -> Vec<String> {
+    match has_duplicates {
+        true => repeated_keys(patch),
+        false => Vec::new(),
+    }
+}
+
+/// The document of a merge patch, and whether it has duplicate keys.
+fn merge_document(patch: &Bytes) -> Result<(Value, bool), Status> {
     let invalid = |problem: String| Status::bad_request(format!("error decoding patch: {problem}"));
-    let document = json::parse(patch).map_err(|error| invalid(error.to_string()))?;
+    let (document, has_duplicates) =
+        json::parse_noting_duplicates(patch).map_err(|error| invalid(error.to_string()))?;
     if let Some(literal) = json::overflow(&document) {
         return Err(invalid(json::overflow_error(literal)));
     }
     match document {
-        document @ Value::Map(_) => Ok(document),
+        document @ Value::Map(_) => Ok((document, has_duplicates)),
         Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
         other => {
             let word = other.go_word();
@@ -273,12 +312,12 @@ fn merge_document(patch: &Bytes) -> Result<Value, Status> {
 }
 
 fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<PatchedDocument, Status> {
-    let mut document =
-        json::parse(patch).map_err(|error| Status::bad_request(error.to_string()))?;
+    let (mut document, has_duplicates) = json::parse_noting_duplicates(patch)
+        .map_err(|error| Status::bad_request(error.to_string()))?;
     if let Some(literal) = json::overflow(&document) {
         return Err(Status::bad_request(json::overflow_error(literal)));
     }
-    let complaints = repeated_keys(patch);
+    let complaints = duplicates(patch, has_duplicates);
     strategic_merge(root, &mut value, &mut document).map_err(|error| match error {
         StrategicError::BadRequest(message) => Status::bad_request(message),
         StrategicError::Unprocessable(_) => unprocessable(),
@@ -288,7 +327,7 @@ fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<PatchedDo
     Ok(PatchedDocument {
         value,
         complaints,
-        shown: Some(go_text(&document)),
+        shown: Some(document),
     })
 }
 

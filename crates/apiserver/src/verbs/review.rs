@@ -1,5 +1,9 @@
 //! SelfSubjectReview, SubjectAccessReviews, SelfSubjectRulesReview and TokenReview: computed, never stored.
 
+use mizzen_authorization::{
+    Attributes, AttributesTarget, Decision, ResourceAttributes, ReviewSelectors, RuleSet,
+    join_errors,
+};
 use mizzen_object::{
     Action, GroupVersionKind, HookContext, Kind, Status, User, Violations, schema,
 };
@@ -7,11 +11,6 @@ use mizzen_registry::Object;
 use mizzen_value::{Str, Value, json, value};
 
 use super::{ResourceCall, create::wipe_system_metadata, set_namespace};
-use crate::authentication::authenticate_token;
-use crate::authorization::selector::ReviewSelectors;
-use crate::authorization::{
-    self, Attributes, AttributesTarget, Decision, ResourceAttributes, RuleSet,
-};
 use crate::field_manager::RequestFieldManager;
 use crate::response::Response;
 use crate::{admission, decode, options};
@@ -37,7 +36,7 @@ pub(crate) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> 
     set_namespace(path, review.entry("metadata"))?;
     wipe_system_metadata(review.entry("metadata"));
     RequestFieldManager::new(call).update(None, &mut review);
-    let kind = resource.kind();
+    let (kind, mut review) = (resource.kind(), review.into_value());
     admission::admit_other(call, &kind.gvk, &kind.root, &mut review, None).await?;
     // A review of a removed version is converted to the current one and back.
     let mut current = review.clone();
@@ -109,7 +108,11 @@ async fn evaluate_token(call: &ResourceCall<'_>, review: &mut Value) {
     if audiences.is_empty() {
         audiences = call.server.options.service_accounts.audiences().to_vec();
     }
-    let outcome = authenticate_token(call.server, spec["token"].str(), &audiences).await;
+    let outcome = call
+        .server
+        .authenticator
+        .authenticate_token(spec["token"].str(), &audiences)
+        .await;
     let status = review.entry("status");
     status.set("authenticated", outcome.is_ok());
     match outcome {
@@ -241,7 +244,7 @@ fn rules_status(all: &RuleSet) -> Value {
     status.set("resourceRules", resources);
     status.set("nonResourceRules", pages);
     if !all.problems.is_empty() {
-        status.set("evaluationError", authorization::join_errors(&all.problems));
+        status.set("evaluationError", join_errors(&all.problems));
     }
     status
 }

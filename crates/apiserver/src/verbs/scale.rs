@@ -7,13 +7,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mizzen_object::managed_fields::ScaleHandler;
-use mizzen_object::schema::Struct;
+use mizzen_object::schema::{CanonicalObject, Struct};
 use mizzen_object::select::selector_text;
 use mizzen_object::{Column, GroupVersionKind, Kind, Path, ScalePaths, Status, Violations, schema};
 use mizzen_registry::{BoxFuture, Object, Update, UpdateFn, ValidatingAdmission};
 use mizzen_value::{Value, json, time, value};
 
-use super::{ResourceCall, apply, check_name, patch};
+use super::{ResourceCall, apply, check_metadata_name, patch, set_namespace};
 use crate::admission;
 use crate::decode::{self, FieldValidation};
 use crate::field_manager::RequestFieldManager;
@@ -153,7 +153,8 @@ pub(crate) async fn update(call: &ResourceCall<'_>) -> Result<Response, Status> 
             _ => status,
         })?;
     let mut scale = version.to_current(scale);
-    check_name(call.path, &mut scale)?;
+    set_namespace(call.path, scale.entry("metadata"))?;
+    check_metadata_name(call.path, &scale["metadata"])?;
     let mut change = Rescale {
         call,
         update: ScaleUpdate::Exactly(scale),
@@ -281,8 +282,12 @@ struct Rescale<'a> {
 }
 
 impl UpdateFn for Rescale<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
-        Box::pin(self.rescaled(current.expect("the update does not create")))
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
+        let current = current.expect("the update does not create");
+        Box::pin(async { self.rescaled(current).await.map(Into::into) })
     }
 }
 
@@ -416,7 +421,8 @@ impl Rescale<'_> {
                 version.to_current(read.value)
             }
         };
-        check_name(self.call.path, &mut scale)?;
+        set_namespace(self.call.path, scale.entry("metadata"))?;
+        check_metadata_name(self.call.path, &scale["metadata"])?;
         Ok(scale)
     }
 

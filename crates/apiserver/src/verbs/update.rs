@@ -1,5 +1,6 @@
 //! `PUT` of one object.
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Action, Status};
 use mizzen_registry::{BoxFuture, Update, UpdateFn, Updated};
 use mizzen_value::Value;
@@ -13,7 +14,7 @@ use crate::{decode, options};
 pub(crate) async fn update(call: &ResourceCall<'_>, action: Action) -> Result<Response, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let mut object = decode::decode_body(call, call.resource.kind(), options.strictness)?;
-    check_name(call.path, &mut object)?;
+    check_name(call, &mut object)?;
     admission::dedupe_owners(call, &mut object, admission::Dedupe::AsSent);
     let updated = replace(call, action, object, options.dry_run).await?;
     call.object(&updated.object, if updated.created { 201 } else { 200 })
@@ -23,7 +24,7 @@ pub(crate) async fn update(call: &ResourceCall<'_>, action: Action) -> Result<Re
 pub(super) async fn replace(
     call: &ResourceCall<'_>,
     action: Action,
-    object: Value,
+    object: CanonicalObject,
     dry_run: bool,
 ) -> Result<Updated, Status> {
     let ResourceCall {
@@ -55,18 +56,21 @@ pub(super) async fn replace(
 /// Replaces the current object.
 struct Replace<'a> {
     call: &'a ResourceCall<'a>,
-    object: Value,
+    object: CanonicalObject,
     checks: &'a Checks<'a>,
 }
 
 impl UpdateFn for Replace<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         Box::pin(self.replaced(current))
     }
 }
 
 impl Replace<'_> {
-    async fn replaced(&mut self, current: Option<&Value>) -> Result<Value, Status> {
+    async fn replaced(&mut self, current: Option<&Value>) -> Result<CanonicalObject, Status> {
         let mut object = self.object.clone();
         RequestFieldManager::new(self.call)
             .update_any(current, &mut object)

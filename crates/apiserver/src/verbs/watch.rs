@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use mizzen_flowcontrol::HeldSeats;
 use mizzen_object::schema::{self, Struct};
 use mizzen_object::{Status, proto};
 use mizzen_registry::{Object, Resource, ResourceWatch, Revision, WatchEvent, WatchOptions};
@@ -19,7 +20,6 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 
 use super::ResourceCall;
 use super::frames::{END, WatchFrameCache, json_frame, start};
-use crate::flowcontrol::HeldSeats;
 use crate::metrics::WatchGauge;
 use crate::options::ListQuery;
 use crate::response::{
@@ -75,6 +75,14 @@ pub(crate) async fn watch(call: &ResourceCall<'_>) -> Result<Response, Status> {
             };
             let mut stream = WatchBody::new(server, feed, encoder, options);
             stream.held = held;
+            // Kubernetes: only if the client asks for initial events (handlers/watch.go).
+            let scope = match (path.name.is_empty(), path.namespace.is_empty()) {
+                (false, _) => "resource",
+                (true, false) => "namespace",
+                (true, true) => "cluster",
+            };
+            stream.watch_list =
+                (announces && initial == Some(true)).then(|| (Instant::now(), scope));
             stream
         }
         Err(status) => WatchBody::failed(server, encoder, timeout, &status),
@@ -196,6 +204,8 @@ struct WatchBody {
     gauge: WatchGauge,
     /// The seat of the request, until the initial events have been sent.
     held: HeldSeats,
+    /// When a watch list began, and its scope.
+    watch_list: Option<(Instant, &'static str)>,
 }
 
 struct WatchBodyOptions {
@@ -232,6 +242,7 @@ impl WatchBody {
             last_version: Revision::ZERO,
             gauge,
             held: HeldSeats::default(),
+            watch_list: None,
         }
     }
 
@@ -255,6 +266,7 @@ impl WatchBody {
             last_version: Revision::ZERO,
             gauge: server.metrics.watching(encoder.resource.kind()),
             held: HeldSeats::default(),
+            watch_list: None,
             encoder,
         }
     }
@@ -304,6 +316,11 @@ impl WatchBody {
             }
             WatchEvent::Initial(version) => {
                 self.held.release_seats();
+                if let Some((began, scope)) = self.watch_list.take() {
+                    let kind = self.encoder.resource.kind();
+                    let metrics = &self.server.metrics;
+                    metrics.observe_watch_list(kind, scope, began.elapsed());
+                }
                 self.announces
                     .then(|| self.encoder.bookmark(version, true, now))
             }

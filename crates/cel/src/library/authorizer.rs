@@ -195,17 +195,17 @@ pub(super) fn library() -> Library {
                 costs |_, _| CHECK, estimate_check;
         }
         "allowed" {
-            member "decision_allowed" (decision()) -> Bool => |_, it| Ok(answer(it)?.allowed.into());
+            member "decision_allowed" (decision()) -> Bool => |_, it| Ok(decision_argument(it)?.allowed.into());
         }
         "reason" {
-            member "decision_reason" (decision()) -> String => |_, it| Ok(answer(it)?.reason.clone().into());
+            member "decision_reason" (decision()) -> String => |_, it| Ok(decision_argument(it)?.reason.clone().into());
         }
         "errored" {
-            member "decision_errored" (decision()) -> Bool => |_, it| Ok(answer(it)?.error.is_some().into());
+            member "decision_errored" (decision()) -> Bool => |_, it| Ok(decision_argument(it)?.error.is_some().into());
         }
         "error" {
             member "decision_error" (decision()) -> String =>
-                |_, it| Ok(answer(it)?.error.clone().unwrap_or_default().into());
+                |_, it| Ok(decision_argument(it)?.error.clone().unwrap_or_default().into());
         }
     };
     Library::new("kubernetes.authz", (1, 27), functions)
@@ -306,7 +306,7 @@ impl AuthorizerVal {
     }
 }
 
-fn answer<'v>(arguments: &'v [Value]) -> Result<&'v AuthorizerDecision, EvalError> {
+fn decision_argument<'v>(arguments: &'v [Value]) -> Result<&'v AuthorizerDecision, EvalError> {
     opaque(arguments, 0)
 }
 

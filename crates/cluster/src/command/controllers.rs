@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use kube::Client;
-use mizzen_apiserver::{ComponentHealth, HealthCheck, HealthEndpoint, issue_token};
+use mizzen_apiserver::{ComponentHealth, HealthCheck, HealthEndpoint};
+use mizzen_authentication::issue_token;
+use mizzen_bootstrap::pki;
+use mizzen_bootstrap::token_key::TokenKey;
 use mizzen_controllers::{self as controllers, Clients, SignToken};
 use mizzen_value::{Value, value};
 
@@ -24,9 +27,7 @@ use crate::component_server::{ComponentStatus, LeaderElectionCheck, Ping, Shutdo
 use crate::connect::connect;
 use crate::election::ComponentLease;
 use crate::log::print_error;
-use crate::pki;
 use crate::service_account_client::ServiceAccountClients;
-use crate::token_key::TokenKey;
 
 /// The user agent.
 const AGENT: &str = "kube-controller-manager";

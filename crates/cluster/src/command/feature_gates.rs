@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use mizzen_bootstrap::objects::parse_bool;
 use mizzen_metrics::{Collector, Families};
 
 /// The gates of v1.36. The format is in data/README.md.
@@ -173,15 +174,6 @@ fn set_stage(stage: &str, name: &str, enabled: bool) -> Result<Vec<FeatureGate>,
     }
 }
 
-/// Parses a boolean as Go's `strconv.ParseBool` does.
-pub(crate) fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,7 +199,7 @@ mod tests {
     /// Kubernetes: test/compatibility_lifecycle/reference/versioned_feature_list.yaml has 230 gates that are not newer than
     /// v1.36, and client-go has ten of its own, which components know as well.
     #[test]
-    fn every_gate_of_the_release_is_known() {
+    fn every_gate_of_the_release_is_listed() {
         assert_eq!(GATES.len(), 240);
         assert!(GATES.is_sorted_by_key(|gate| gate.name));
         let count = |stage: &str, default: bool| {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use mizzen_bootstrap::kubeconfig::kubeconfig;
+use mizzen_bootstrap::pki::{Authority, PkiError};
 
 use super::server::{ADMIN, default_directory};
-use crate::kubeconfig::kubeconfig;
-use crate::pki::{Authority, PkiError};
 
 /// The default address of the server.
 const SERVER: &str = "https://127.0.0.1:6443";

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use kube::Client;
+use mizzen_bootstrap::pki::PkiError;
 use tokio::runtime::Builder;
 
 use crate::component_server::ComponentStatus;
 use crate::compose::{ComposeError, stop_signal};
 use crate::connect::ConnectError;
 use crate::election::{ComponentLease, ElectionChange, ElectionTerm, LeaderCandidate, Standby};
-use crate::pki::PkiError;
 
 /// Why a component stopped.
 #[derive(Debug, thiserror::Error)]

@@ -25,7 +25,7 @@ mod up;
 
 pub(crate) use apiserver::Apiserver;
 pub(crate) use controllers::Controllers;
-pub(crate) use feature_gates::{FeatureMetrics, parse_bool};
+pub(crate) use feature_gates::FeatureMetrics;
 pub(crate) use flagz::{flags, record as record_flags};
 pub(crate) use kubeconfig::KubeconfigCommand;
 pub(crate) use node::NodeCommand;

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use mizzen_apiserver::{ComponentHealth, HealthCheck, HealthEndpoint};
 use mizzen_node as node;
 use mizzen_object::validate::names::{is_dns1123_subdomain, is_qualified_name};
-use mizzen_sdk::api::Api;
 use mizzen_sdk::clock::wall_clock;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::resource::LEASES;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::quantity::Quantity;
@@ -151,7 +151,10 @@ pub(super) fn capacity(text: &str) -> Result<Value, String> {
 
 /// Waits until the nodes have renewed their leases. They register in order, some at a time: when the last have, all have.
 async fn wait_until_registered(client: &kube::Client, prefix: String, n_nodes: usize) {
-    let (api, began) = (Api::new(client.clone()), wall_clock()().as_second());
+    let (api, began) = (
+        DynamicClient::new(client.clone()),
+        wall_clock()().as_second(),
+    );
     let renewed =
         |lease: Option<Object>| lease.and_then(|lease| to_unix(lease.at("spec.renewTime").str()));
     for at in n_nodes.saturating_sub(N_CHECKED)..n_nodes {

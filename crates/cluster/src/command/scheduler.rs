@@ -71,6 +71,8 @@ impl SchedulerCommand {
                     scheduler::start(options).map_err(|error| invalid(error.to_string()))?;
                 let handle = Arc::new(handle);
                 status.metrics().register(&handle);
+                let pod_resources = Arc::new(handle.pod_resources());
+                status.resource_metrics().register(&pod_resources);
                 handle.synced().await;
                 status.set_synced();
                 print_error!("the scheduler is running");

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use mizzen_apiserver::ComponentHealth;
-use mizzen_apiserver::authentication::{Authenticator, Authorities, TrustedAuthorities};
-use mizzen_apiserver::authorization::Authorizer;
 use mizzen_apiserver::delegate::Upstream;
+use mizzen_authentication::{Authenticator, Authorities, TrustedAuthorities};
+use mizzen_authorization::Authorizer;
+use mizzen_bootstrap::pki::Signed;
 use mizzen_registry::Registry;
 use mizzen_value::Value;
 
@@ -22,7 +23,6 @@ use crate::component_server::{
     AlwaysAllowPaths, ComponentServer, ComponentStatus, ServingTls, bind, empty_registry,
 };
 use crate::compose::ComposeError;
-use crate::pki::Signed;
 
 /// The arguments of a secure port.
 #[derive(Args)]

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use mizzen_bootstrap::pki::{Authority, PkiError, Signers};
 use mizzen_controllers::CertificateSigner;
-
-use crate::pki::{Authority, PkiError, Signers};
 
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use mizzen_apiserver::Http;
-
-use crate::compose::ComposeError;
-use crate::pki::{
+use mizzen_bootstrap::pki::{
     CertificateFiles, InvalidCertificate, Protocol, ServingCertificates, Signed, write_private,
 };
+
+use crate::compose::ComposeError;
 
 /// The arguments of TLS.
 #[derive(Args, Clone)]

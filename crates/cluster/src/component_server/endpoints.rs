@@ -1,4 +1,4 @@
-//! `/metrics` and `/configz`.
+//! `/metrics`, `/metrics/resources` and `/configz`.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
@@ -10,6 +10,7 @@ use mizzen_value::{Value, json};
 use super::process_metrics::ProcessMetrics;
 use super::status::ComponentStatus;
 use crate::command::FeatureMetrics;
+use crate::rest_client_metrics::RestClientMetrics;
 
 const METRICS_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
@@ -19,11 +20,15 @@ const METRICS_TYPE: HeaderValue =
 pub(super) struct ComponentEndpoints {
     pub status: ComponentStatus,
     pub configuration: Value,
+    /// Whether `/metrics/resources` is served.
+    pub has_resource_metrics: bool,
 }
 
 impl NonResourceHandler for ComponentEndpoints {
     fn listed_paths(&self) -> Vec<String> {
-        vec!["/configz".into(), "/metrics".into()]
+        let resources = self.has_resource_metrics.then_some("/metrics/resources");
+        let paths = ["/configz", "/metrics"].into_iter().chain(resources);
+        paths.map(String::from).collect()
     }
 
     fn serve<'a>(
@@ -35,7 +40,16 @@ impl NonResourceHandler for ComponentEndpoints {
                 let process = ProcessMetrics {
                     has_start_time: true,
                 };
-                let families = Families::of(&[self.status.metrics(), &process, &FeatureMetrics]);
+                let families = Families::of(&[
+                    self.status.metrics(),
+                    &process,
+                    &FeatureMetrics,
+                    &RestClientMetrics,
+                ]);
+                (families.to_string(), METRICS_TYPE)
+            }
+            "/metrics/resources" if self.has_resource_metrics => {
+                let families = Families::of(&[self.status.resource_metrics()]);
                 (families.to_string(), METRICS_TYPE)
             }
             "/configz" => (

@@ -6,7 +6,7 @@
 //! | module | content |
 //! |---|---|
 //! | `status` | the state of the component and its health checks |
-//! | `endpoints` | `/metrics` and `/configz` |
+//! | `endpoints` | `/metrics`, `/metrics/resources` and `/configz` |
 //! | `debug`, `pprof` | `/debug`, and CPU profiles |
 //! | `paths` | paths that need no authorization |
 
@@ -22,18 +22,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authentication::{Authenticator, Authorities, ProxyHeaders};
-use mizzen_apiserver::authorization::Authorizer;
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::{ComponentHealth, NonResourceHandler, Server, Zpages};
+use mizzen_authentication::{Authenticator, Authorities, ProxyHeaders};
+use mizzen_authorization::Authorizer;
+use mizzen_bootstrap::pki::{self, Protocol, ServingCertificates};
 use mizzen_registry::{Registry, Store};
 use mizzen_value::Value;
 use tokio::net::TcpListener;
 
 use crate::command::flags;
 use crate::compose::ComposeError;
-use crate::pki::{self, Protocol, ServingCertificates};
 pub(crate) use debug::DebugHandler;
 use endpoints::ComponentEndpoints;
 pub(crate) use paths::AlwaysAllowPaths;
@@ -128,6 +128,8 @@ impl ComponentServer {
         let endpoints = ComponentEndpoints {
             status: self.status,
             configuration: self.configuration,
+            // Kubernetes: only the scheduler has them (cmd/kube-scheduler/app/server.go).
+            has_resource_metrics: self.name == "kube-scheduler",
         };
         let handlers: Vec<Arc<dyn NonResourceHandler>> =
             vec![Arc::new(self.debug), Arc::new(endpoints)];

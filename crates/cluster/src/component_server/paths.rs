@@ -1,8 +1,6 @@
 //! Paths that need no authorization.
 
-use mizzen_apiserver::authorization::{
-    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason,
-};
+use mizzen_authorization::{Attributes, AttributesTarget, Authorizer, Decision, DecisionReason};
 use mizzen_registry::BoxFuture;
 
 /// Allows non-resource paths to every user. Kubernetes: apiserver/pkg/authorization/path.

@@ -19,6 +19,7 @@ pub(crate) struct ComponentStatus(Arc<ComponentState>);
 struct ComponentState {
     election: OnceLock<Observer>,
     metrics: Registry,
+    resource_metrics: Registry,
     synced: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
 }
@@ -29,6 +30,7 @@ impl Default for ComponentStatus {
         ComponentStatus(Arc::new(ComponentState {
             election: OnceLock::new(),
             metrics: Registry::default(),
+            resource_metrics: Registry::default(),
             synced,
             stopping,
         }))
@@ -50,6 +52,11 @@ impl ComponentStatus {
     /// The registry of `/metrics`.
     pub(crate) fn metrics(&self) -> &Registry {
         &self.0.metrics
+    }
+
+    /// The registry of `/metrics/resources`, which the scheduler has.
+    pub(crate) fn resource_metrics(&self) -> &Registry {
+        &self.0.resource_metrics
     }
 
     /// Reports that the caches are synced.

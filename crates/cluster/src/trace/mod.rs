@@ -18,15 +18,15 @@ use std::time::Duration;
 use clap::Args;
 use http::Method;
 use kube::Client;
-use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Entry;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::informer::{Event, Handler, Informer, Registration};
 use mizzen_sdk::resource::{
     self, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS,
 };
 use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::write::{is_not_found, message};
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep};
 
@@ -41,7 +41,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(30);
 const MAX_QUEUED: usize = 1024;
 
 /// The kinds that can be traced, and their dependents.
-static KINDS: [Resource; 8] = [
+static KINDS: [ResourceType; 8] = [
     CRON_JOBS,
     DEPLOYMENTS,
     REPLICA_SETS,
@@ -110,7 +110,7 @@ impl Trace {
             .clone()
             .unwrap_or_else(connect::default_file);
         let client = connect(&file, "mizzen-trace").await?;
-        let api = Api::new(client.clone());
+        let api = DynamicClient::new(client.clone());
         let kind = self.object.find(&api).await?;
         let root = Key::new(self.namespace.as_str(), self.object.name.as_str());
         // Informers would retry forever, so access is checked first.
@@ -155,7 +155,7 @@ impl Trace {
         kind: usize,
     ) -> (Vec<RegisteredInformer>, Receiver<TraceEvent>) {
         let (sender, events) = channel(MAX_QUEUED);
-        let one = |resource: &Resource| {
+        let one = |resource: &ResourceType| {
             let sender = sender.clone();
             let kind = KINDS.iter().position(|kind| kind == resource);
             let informer = Informer::new(ListWatch::at(
@@ -213,7 +213,7 @@ impl Trace {
 }
 
 /// The resources to watch for an object of a kind: it, its dependents, and events.
-fn watched_resources(kind: usize) -> Vec<Resource> {
+fn watched_resources(kind: usize) -> Vec<ResourceType> {
     let dependents = match &*KINDS[kind].kind {
         "CronJob" => Some(JOBS),
         "Deployment" => Some(REPLICA_SETS),

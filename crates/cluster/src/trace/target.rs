@@ -2,8 +2,8 @@
 
 use http::Method;
 use mizzen_object::validate::names::is_dns1123_subdomain;
-use mizzen_sdk::Resource;
-use mizzen_sdk::api::Api;
+use mizzen_sdk::ResourceType;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_value::Value;
 
 use super::{KINDS, TraceError};
@@ -35,7 +35,7 @@ pub(super) fn parse(text: &str) -> Result<TraceTarget, String> {
 
 impl TraceTarget {
     /// The index of the kind, by the names in discovery.
-    pub(super) async fn find(&self, api: &Api) -> Result<usize, TraceError> {
+    pub(super) async fn find(&self, api: &DynamicClient) -> Result<usize, TraceError> {
         let mut discovered: Vec<(String, Vec<Value>)> = Vec::new();
         for resource in &KINDS {
             let version = resource.api_version();
@@ -51,7 +51,7 @@ impl TraceTarget {
                 discovered.push((version, list["resources"].list().to_vec()));
             }
         }
-        let named = |resource: &Resource| {
+        let named = |resource: &ResourceType| {
             let of_version = discovered
                 .iter()
                 .filter(|(one, _)| *one == resource.api_version());
@@ -69,7 +69,7 @@ impl TraceTarget {
     }
 
     /// Whether the kind is a name of a resource, with its group or without.
-    fn matches(&self, resource: &Resource, entry: &Value) -> bool {
+    fn matches(&self, resource: &ResourceType, entry: &Value) -> bool {
         let (word, group) = self
             .kind
             .split_once('.')

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_waits_until_its_object_is_known() {
+    fn a_warning_is_held_until_its_object_is_seen() {
         let mut warnings = TraceWarnings::default();
         assert_eq!(
             warnings.on_event(

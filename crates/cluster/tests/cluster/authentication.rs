@@ -10,9 +10,9 @@ use serde_json::json;
 use crate::client::{Client, Credentials};
 use crate::process::{Home, Process, STEP_TIMEOUT};
 
-const RSA: &str = include_str!("../keys/rsa.pkcs1.pem");
-const P256: &str = include_str!("../keys/p256.sec1.pem");
-const P384_PUBLIC: &str = include_str!("../keys/p384.pub.pem");
+const RSA: &str = include_str!("../../../bootstrap/tests/keys/rsa.pkcs1.pem");
+const P256: &str = include_str!("../../../bootstrap/tests/keys/p256.sec1.pem");
+const P384_PUBLIC: &str = include_str!("../../../bootstrap/tests/keys/p384.pub.pem");
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
 /// The status code of a request with a token for a forbidden resource.

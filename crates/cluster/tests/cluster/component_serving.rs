@@ -182,7 +182,12 @@ async fn the_scheduler_delegates_authentication_and_authorization() {
         format!("--cert-dir={}", home.path().join("certs").display()),
         "--leader-elect-resource-name=other".into(),
         "--leader-elect-resource-namespace=default".into(),
+        "--authorization-always-allow-paths=/livez,/readyz,/metrics/resources".into(),
     ];
+    let pod = json!({"metadata": {"name": "large"}, "spec": {"containers": [
+        {"name": "c", "image": "i", "resources": {"requests": {"cpu": "250m"}}}]}});
+    let pods = "/api/v1/namespaces/default/pods";
+    server.post(pods, pod.to_string()).await.expect(201);
     let admins = home.kubeconfig();
     let _scheduler = run(&home, &arguments, &admins).await;
     server
@@ -196,6 +201,11 @@ async fn the_scheduler_delegates_authentication_and_authorization() {
         .get("/readyz/sched-handler-sync")
         .await
         .expect(403);
+    let resources = anonymous.get("/metrics/resources").await.expect(200);
+    let request = "kube_pod_resource_request{namespace=\"default\",node=\"\",pod=\"large\",\
+                   priority=\"0\",resource=\"cpu\",scheduler=\"default-scheduler\",unit=\"cores\"} 0.25";
+    let resources = resources.text();
+    assert!(resources.lines().any(|line| line == request), "{resources}");
 
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     server
@@ -254,10 +264,14 @@ async fn the_scheduler_delegates_authentication_and_authorization() {
         .body(Full::default())
         .unwrap();
     let metrics = anonymous.fetch(request).await.unwrap().expect(200).text();
-    assert!(
-        metrics.contains("leader_election_master_status{name=\"other\"} 1\n"),
-        "{metrics}"
-    );
+    for series in [
+        "leader_election_master_status{name=\"other\"} 1",
+        "rest_client_requests_total{code=\"200\",host=\"127.0.0.1:",
+        "rest_client_request_duration_seconds_count{host=\"127.0.0.1:",
+    ] {
+        let is_shown = metrics.lines().any(|line| line.starts_with(series));
+        assert!(is_shown, "{series} is not in\n{metrics}");
+    }
     process.stop().await;
 }
 

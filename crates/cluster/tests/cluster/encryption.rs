@@ -253,7 +253,7 @@ async fn plain_text_is_encrypted_and_can_be_decrypted_again() {
     let (process, client) = start(&home).await;
     define_pizzas(&client).await;
     write_all(&client).await;
-    assert!(can_read(&home, HUSH), "nothing is sealed yet");
+    assert!(can_read(&home, HUSH), "nothing is encrypted yet");
     process.stop().await;
 
     say(&home, &aes(1));
@@ -333,7 +333,7 @@ async fn records_are_encrypted_with_a_kms_plugin() {
     assert_eq!(
         plugin.n_calls()[2],
         1,
-        "one seed was opened, whatever it had sealed"
+        "one seed was decrypted, whatever it had encrypted"
     );
     assert_eq!(rewrite(&client).await, 2, "the plug-in has another key");
     assert_eq!(rewrite(&client).await, 0);

@@ -25,6 +25,7 @@ mod http;
 mod kubectl;
 mod layers;
 mod leader_election;
+mod metric_families;
 mod migration;
 mod nodes;
 mod observed;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::process::Home;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PODS: &str = "/api/v1/namespaces/default/pods";
 
 #[tokio::test]
 async fn a_control_plane_serves_the_metrics_of_all_components() {
@@ -170,6 +171,49 @@ async fn requests_and_reconciles_are_spans_in_the_log() {
         .expect("reconciles are logged");
     assert_eq!(reconciled["span"]["outcome"], "done", "{reconciled}");
     assert!(reconciled["span"]["key"].is_string());
+}
+
+#[tokio::test]
+async fn syncs_of_pods_are_spans_by_which_a_log_filter_selects() {
+    let home = Home::in_memory()
+        .whole()
+        .with("--nodes=2")
+        .with("--log-format=json")
+        .filtered("warn,[sync_pod{node=node-1}]=debug");
+    let process = home.start().await;
+    let admin = process.admin().await;
+    for (name, node) in [("a", "node-0"), ("b", "node-1")] {
+        let pod = json!({
+            "metadata": {"name": name},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
+        });
+        admin.post(PODS, pod.to_string()).await.expect(201);
+    }
+    let running = format!("{PODS}?watch=true&fieldSelector=status.phase=Running");
+    let mut running = admin.watch(&running).await;
+    for _ in 0..2 {
+        running.next().await.expect("both pods run");
+    }
+    process.stop().await;
+    let events = events(&home.log());
+    let synced = events
+        .iter()
+        .filter(|event| event["message"] == "pod synced");
+    let spans: BTreeSet<(&str, &str, &str)> = synced
+        .map(|event| {
+            assert!(event["duration_us"].is_u64(), "{event}");
+            let field = |name: &str| event["span"][name].as_str().unwrap();
+            (field("node"), field("pod"), field("outcome"))
+        })
+        .collect();
+    assert!(
+        spans.contains(&("node-1", "default/b", "status")),
+        "{spans:?}"
+    );
+    assert!(
+        spans.iter().all(|(node, ..)| *node == "node-1"),
+        "{spans:?}"
+    );
 }
 
 #[tokio::test]

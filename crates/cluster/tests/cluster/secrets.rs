@@ -229,7 +229,15 @@ const TEXTS: [&str; 6] = [
     "&'a str",
 ];
 /// Crates without credentials: there these names are map keys and parts of schemas.
-const HARMLESS: [&str; 5] = ["value", "object", "kinds", "store", "scheduler"];
+const HARMLESS: [&str; 7] = [
+    "value",
+    "object",
+    "component-helpers",
+    "core-kinds",
+    "kinds",
+    "store",
+    "scheduler",
+];
 /// Names that are no secrets: continue tokens.
 const NO_SECRETS: [(&str, &str); 1] = [("registry/src/list.rs", "token: String")];
 

@@ -21,20 +21,20 @@ const NODE: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// The formats of a key file, each with its PKCS #8 equivalent.
 const KEYS: [(&str, &str); 4] = [
     (
-        include_str!("../keys/rsa.pkcs1.pem"),
-        include_str!("../keys/rsa.pkcs8.pem"),
+        include_str!("../../../bootstrap/tests/keys/rsa.pkcs1.pem"),
+        include_str!("../../../bootstrap/tests/keys/rsa.pkcs8.pem"),
     ),
     (
-        include_str!("../keys/rsa.pkcs8.pem"),
-        include_str!("../keys/rsa.pkcs8.pem"),
+        include_str!("../../../bootstrap/tests/keys/rsa.pkcs8.pem"),
+        include_str!("../../../bootstrap/tests/keys/rsa.pkcs8.pem"),
     ),
     (
-        include_str!("../keys/p256.sec1.pem"),
-        include_str!("../keys/p256.pkcs8.pem"),
+        include_str!("../../../bootstrap/tests/keys/p256.sec1.pem"),
+        include_str!("../../../bootstrap/tests/keys/p256.pkcs8.pem"),
     ),
     (
-        include_str!("../keys/p256.pkcs8.pem"),
-        include_str!("../keys/p256.pkcs8.pem"),
+        include_str!("../../../bootstrap/tests/keys/p256.pkcs8.pem"),
+        include_str!("../../../bootstrap/tests/keys/p256.pkcs8.pem"),
     ),
 ];
 

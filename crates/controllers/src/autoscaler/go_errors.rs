@@ -1,8 +1,7 @@
 //! Error messages as client-go writes them, because they appear in conditions and events.
 
 use kube::Error;
-
-use crate::common::api_errors::message;
+use mizzen_sdk::write::message;
 
 /// The server's message, or client-go's message if the server sent only a code. `resource` and
 /// `name` are what was requested.

@@ -4,14 +4,16 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_kinds::amounts::Amounts;
-use mizzen_kinds::pod_resources::{PodResourcesOptions, has_pod_level_requests, pod_requests};
-use mizzen_kinds::pod_state::is_sidecar;
+use mizzen_component_helpers::amounts::Amounts;
+use mizzen_component_helpers::pod_resources::{
+    PodResourcesOptions, has_pod_level_requests, pod_requests,
+};
+use mizzen_component_helpers::pod_state::is_ready;
+use mizzen_component_helpers::pod_state::is_sidecar;
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Value, time};
 
 use super::pod_metrics::{PodMetric, PodMetrics};
-use crate::common::pod::is_ready;
 use crate::services::member::condition;
 
 /// The CPU initialization period: CPU samples of a pod are not trusted this long after its start,

@@ -139,25 +139,25 @@ impl MetricEvaluation<'_> {
             }
         };
         let failed = |error: String| format!("failed to get {name} {word}: {error}");
-        let asked = self
+        let response = self
             .metrics
             .resource(self.namespace, name, container, self.selector)
             .await;
-        let samples = asked.map_err(|error| {
+        let samples = response.map_err(|error| {
             failed(format!(
                 "unable to get metrics for resource {name}: {error}"
             ))
         })?;
-        let answer = self.replicas_for(samples, name, goal).map_err(failed)?;
+        let proposal = self.replicas_for(samples, name, goal).map_err(failed)?;
         let format = if name == "memory" {
             QuantityFormat::Binary
         } else {
             QuantityFormat::Decimal
         };
         let mut current =
-            value!({"averageValue": (Quantity::from_milli(answer.usage, format).to_string())});
-        let Some(utilization) = answer.utilization else {
-            return Ok((answer.replicas, format!("{name} resource"), current));
+            value!({"averageValue": (Quantity::from_milli(proposal.usage, format).to_string())});
+        let Some(utilization) = proposal.utilization else {
+            return Ok((proposal.replicas, format!("{name} resource"), current));
         };
         current.set("averageUtilization", utilization);
         let of = if container.is_empty() {
@@ -166,7 +166,7 @@ impl MetricEvaluation<'_> {
             "container resource"
         };
         Ok((
-            answer.replicas,
+            proposal.replicas,
             format!("{name} {of} utilization (percentage of request)"),
             current,
         ))
@@ -200,7 +200,7 @@ impl MetricEvaluation<'_> {
             summary: format!("failed to get pods metric value: {error}"),
             error,
         };
-        let asked = self
+        let response = self
             .metrics
             .pods(
                 self.namespace,
@@ -210,14 +210,14 @@ impl MetricEvaluation<'_> {
             )
             .await;
         let samples =
-            asked.map_err(|error| refuse(format!("unable to get metric {name}: {error}")))?;
+            response.map_err(|error| refuse(format!("unable to get metric {name}: {error}")))?;
         let goal = MetricTarget::Usage(milli(&spec["target"]["averageValue"]).unwrap_or_default());
-        let answer = self.replicas_for(samples, "", goal).map_err(refuse)?;
-        let current = value!({"averageValue": (amount(answer.usage))});
+        let proposal = self.replicas_for(samples, "", goal).map_err(refuse)?;
+        let current = value!({"averageValue": (amount(proposal.usage))});
         let status =
             value!({"type": "Pods", "pods": {"metric": (metric(spec)), "current": (current)}});
         Ok(ReplicaProposal {
-            replicas: answer.replicas,
+            replicas: proposal.replicas,
             name: format!("pods metric {name}"),
             status,
         })
@@ -246,11 +246,11 @@ impl MetricEvaluation<'_> {
             return Err(refuse("", error.into()));
         }
         let selector = selector_text(&spec["metric"]["selector"]);
-        let asked = self
+        let response = self
             .metrics
             .object(self.namespace, name, described, &selector)
             .await;
-        let usage = asked.map_err(|error| {
+        let usage = response.map_err(|error| {
             // Kubernetes: the message names the parts in this order (replica_calculator.go).
             let kind = described["kind"].str();
             let namespace = self.namespace;
@@ -297,7 +297,7 @@ impl MetricEvaluation<'_> {
             let error = "invalid external metric source: neither a value target nor an average value target was set";
             return Err(refuse(error.into()));
         }
-        let asked = self
+        let response = self
             .metrics
             .external(
                 self.namespace,
@@ -305,7 +305,7 @@ impl MetricEvaluation<'_> {
                 &selector_text(&spec["metric"]["selector"]),
             )
             .await;
-        let values = asked.map_err(|error| {
+        let values = response.map_err(|error| {
             refuse(format!(
                 "unable to get external metric {}/{name}/{shown}: {error}",
                 self.namespace

@@ -1,8 +1,8 @@
 //! The client of the metrics APIs, which are aggregated APIs of other servers.
 
 use http::Method;
-use mizzen_sdk::api::{Api, query};
 use mizzen_sdk::discover::Mapper;
+use mizzen_sdk::dynamic::{DynamicClient, query};
 use mizzen_sdk::write::is_not_found;
 use mizzen_value::Value;
 
@@ -14,13 +14,13 @@ const CUSTOM: &str = "custom.metrics.k8s.io";
 
 /// A client of `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
 pub(crate) struct MetricsClient {
-    api: Api,
+    api: DynamicClient,
     mapper: Mapper,
 }
 
 impl MetricsClient {
     /// Sends requests through `api`; `mapper` maps kinds to resources.
-    pub(super) fn new(api: Api, mapper: Mapper) -> MetricsClient {
+    pub(super) fn new(api: DynamicClient, mapper: Mapper) -> MetricsClient {
         MetricsClient { api, mapper }
     }
 
@@ -34,11 +34,11 @@ impl MetricsClient {
     ) -> Result<PodMetrics, String> {
         let query = query(&[("labelSelector", selector)]);
         let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods{query}");
-        let asked = self
+        let response = self
             .items(&path, "pods.metrics.k8s.io", "", "resource metrics")
             .await;
         Ok(pod_metrics::from_resource_metrics(
-            &asked?, resource, container,
+            &response?, resource, container,
         ))
     }
 
@@ -56,10 +56,10 @@ impl MetricsClient {
         ]);
         let root = self.custom_root().await?;
         let path = format!("{root}/namespaces/{namespace}/pods/*/{metric}{query}");
-        let asked = self
+        let response = self
             .items(&path, &format!("pods.{CUSTOM}"), "*", "custom metrics")
             .await;
-        Ok(pod_metrics::from_custom_metrics(&asked?))
+        Ok(pod_metrics::from_custom_metrics(&response?))
     }
 
     /// A custom metric of one object, in milli-units.

@@ -12,12 +12,14 @@
 //! | `normalize` | stabilization, bounds and scaling policies |
 //! | `sync` | one sync of one autoscaler |
 //! | `status` | conditions and counts |
+//! | `monitor` | the metrics of the controller itself |
 
 mod go_errors;
 mod group_pods;
 mod history;
 mod measure;
 mod metrics;
+mod monitor;
 mod normalize;
 mod pod_metrics;
 mod replica_calculator;
@@ -25,20 +27,22 @@ mod status;
 mod sync;
 mod target;
 
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use std::collections::HashMap;
+
 use mizzen_object::select::LabelSelector;
+use mizzen_sdk::controller::{Context, dynamic, index_labels};
 use mizzen_sdk::discover::Mapper;
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{HORIZONTAL_POD_AUTOSCALERS, PODS};
 use mizzen_sdk::{Key, Object};
 
-use crate::select::index_labels;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use history::ScalingHistory;
 use metrics::MetricsClient;
+use monitor::AutoscalerMetrics;
 use sync::AutoscalerSync;
 
 /// Upstream's default of `--concurrent-horizontal-pod-autoscaler-syncs`.
@@ -51,6 +55,7 @@ struct Autoscalers {
     mapper: Mapper,
     metrics: MetricsClient,
     known: Mutex<HashMap<Key, AutoscalerState>>,
+    monitor: Arc<AutoscalerMetrics>,
 }
 
 /// The in-memory state of an autoscaler.
@@ -63,37 +68,41 @@ struct AutoscalerState {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("horizontal-pod-autoscaler");
-    let queue = context.queue("horizontalpodautoscaler");
-    let autoscalers = context.informer(&HORIZONTAL_POD_AUTOSCALERS);
     let pods = context.informer(&PODS);
     index_labels(&pods);
-    let (todo, period) = (queue.clone(), context.options.autoscaler_sync_period);
-    autoscalers
-        .add_handler(move |event: Event<Object>| todo.add_after(event.key().clone(), period));
-    let mapper = Mapper::new(context.api.client().clone());
-    let metrics = MetricsClient::new(context.api.clone(), mapper.clone());
-    let known = Mutex::default();
-    let autoscalers = Autoscalers {
-        context,
-        autoscalers,
-        pods,
-        mapper,
-        metrics,
-        known,
-    };
-    Controller::new(queue, WORKERS, Arc::new(autoscalers))
+    let period = context.options.autoscaler_sync_period;
+    let source = dynamic(&HORIZONTAL_POD_AUTOSCALERS)
+        .handler(move |event, queue| queue.add_after(event.key().clone(), period));
+    let mapper = Mapper::new(context.client());
+    let monitor = Arc::<AutoscalerMetrics>::default();
+    Controller::for_kind(&context, source)
+        .queue_name("horizontalpodautoscaler")
+        .workers(WORKERS)
+        .reconcile(Autoscalers {
+            autoscalers: context.informer(&HORIZONTAL_POD_AUTOSCALERS),
+            pods,
+            metrics: MetricsClient::new(context.api.clone(), mapper.clone()),
+            mapper,
+            known: Mutex::default(),
+            monitor: monitor.clone(),
+            context,
+        })
+        .with_metrics(monitor)
 }
 
 impl Reconcile for Autoscalers {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(autoscaler) = self.autoscalers.lister().by_key(key)? else {
             self.known.lock().remove(key);
-            return Ok(Action::AwaitChange);
+            self.monitor.forget(key.namespace(), key.name());
+            return Ok(Action::done());
         };
         if let Err(error) = AutoscalerSync::new(self, &autoscaler).run().await {
             tracing::debug!(%key, %error, "autoscaler sync failed");
         }
-        Ok(Action::Requeue(self.context.options.autoscaler_sync_period))
+        Ok(Action::requeue_after(
+            self.context.options.autoscaler_sync_period,
+        ))
     }
 }
 

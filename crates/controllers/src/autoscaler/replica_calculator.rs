@@ -194,20 +194,20 @@ fn usage_ratio(
             })
         }
         MetricTarget::Utilization { percent, .. } => {
-            let known: Vec<(i64, i64)> = samples
+            let matched: Vec<(i64, i64)> = samples
                 .iter()
                 .filter_map(|(name, sample)| Some((sample.value, *requests.get(name)?)))
                 .collect();
-            let used: i64 = known.iter().map(|(used, _)| used).sum();
-            let asked: i64 = known.iter().map(|(_, asked)| asked).sum();
-            if asked == 0 {
+            let used: i64 = matched.iter().map(|(used, _)| used).sum();
+            let requested: i64 = matched.iter().map(|(_, requested)| requested).sum();
+            if requested == 0 {
                 return Err("no metrics returned matched known pods".into());
             }
-            let utilization = used * 100 / asked;
+            let utilization = used * 100 / requested;
             let ratio = utilization as f64 / percent as f64;
             Ok(UsageRatio {
                 ratio,
-                usage: used / known.len() as i64,
+                usage: used / matched.len() as i64,
                 utilization: Some(utilization),
             })
         }

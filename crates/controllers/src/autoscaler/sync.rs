@@ -4,20 +4,22 @@
 use std::sync::Arc;
 
 use mizzen_object::select::LabelSelector;
+use mizzen_sdk::controller::select_objects;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::HORIZONTAL_POD_AUTOSCALERS;
+use mizzen_sdk::write::message;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
+use tokio::time::Instant;
 
 use super::Autoscalers;
 use super::measure::{MetricError, MetricEvaluation, ReplicaProposal};
+use super::monitor::scale_action;
 use super::normalize::{ReplicaBounds, normalize_desired_replicas};
 use super::replica_calculator::Tolerances;
 use super::status::StatusDraft;
 use super::target::ScaleTarget;
 use crate::Error;
-use crate::common::api_errors::message;
-use crate::select::select_objects;
 
 /// The state of one sync of one autoscaler.
 pub(super) struct AutoscalerSync<'a> {
@@ -63,12 +65,24 @@ impl<'a> AutoscalerSync<'a> {
 
     /// Runs the sync.
     pub(super) async fn run(mut self) -> Result<(), Error> {
+        let (began, monitor) = (Instant::now(), self.all.monitor.clone());
         let outcome = self.scale().await;
-        self.write().await?;
-        outcome.map_err(Error::Other)
+        let (action, error) = match &outcome {
+            Ok(replicas) => (scale_action(self.bounds.current, *replicas), "none"),
+            Err(_) => ("none", "internal"),
+        };
+        if let Ok(replicas) = &outcome {
+            monitor.set_desired(self.key.namespace(), self.key.name(), *replicas);
+        }
+        let outcome = outcome.map(drop);
+        let written = self.write().await;
+        monitor.observe_sync(action, error, began.elapsed());
+        written?;
+        outcome.map_err(Error::other)
     }
 
-    async fn scale(&mut self) -> Result<(), String> {
+    /// Scales the target. Returns its desired replicas.
+    async fn scale(&mut self) -> Result<i64, String> {
         let mut target = self.find_target().await?;
         let current = target.replicas();
         self.bounds.current = current;
@@ -91,9 +105,10 @@ impl<'a> AutoscalerSync<'a> {
         if decision.replicas == current {
             self.draft
                 .set_replicas(current, Some(current), decision.metrics);
-            return Ok(());
+            return Ok(current);
         }
-        self.rescale(&mut target, decision).await
+        let replicas = decision.replicas;
+        self.rescale(&mut target, decision).await.map(|()| replicas)
     }
 
     async fn find_target(&mut self) -> Result<ScaleTarget, String> {
@@ -197,7 +212,15 @@ impl<'a> AutoscalerSync<'a> {
         };
         let mut outcomes = Vec::new();
         for spec in self.autoscaler["spec"]["metrics"].list() {
+            let began = Instant::now();
             let outcome = evaluation.compute_replicas_for_metric(spec).await;
+            let (action, error) = match &outcome {
+                Ok(proposal) => (scale_action(target.replicas(), proposal.replicas), "none"),
+                Err(failure) if failure.reason == "InvalidMetricSourceType" => ("none", "spec"),
+                Err(_) => ("none", "internal"),
+            };
+            let monitor = &self.all.monitor;
+            monitor.observe_metric(action, error, spec["type"].str(), began.elapsed());
             if let Err(failure) = &outcome {
                 self.record_event(Note::warning(
                     failure.reason,
@@ -432,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metric_that_asks_for_most_counts() {
+    fn the_metric_with_the_most_replicas_wins() {
         check(vec![proposal(3), proposal(5), proposal(4)], 4, Ok("m5"));
         check(vec![proposal(5), failure()], 4, Ok("m5"));
     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_sdk::Object;
-use mizzen_sdk::api::Api;
 use mizzen_sdk::discover::{MapError, Mapper, Mapping};
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::write::is_conflict;
+use mizzen_workloads::disruption::group_version;
 use tokio::time::sleep;
 
 use super::go_errors::go_message;
-use crate::disruption::scale::group_version;
 
 /// How often a conflicting update is tried, and the delay between tries.
 const TRIES: usize = 5;
@@ -27,7 +27,7 @@ pub(crate) struct ScaleTarget {
 impl ScaleTarget {
     /// Reads the scale of `spec.scaleTargetRef`; the error is the message of the condition.
     pub(super) async fn find(
-        api: &Api,
+        api: &DynamicClient,
         mapper: &Mapper,
         autoscaler: &Object,
     ) -> Result<ScaleTarget, String> {
@@ -72,7 +72,7 @@ impl ScaleTarget {
     }
 
     /// Sets `spec.replicas`; retries on conflict.
-    pub(super) async fn scale(&mut self, api: &Api, replicas: i64) -> Result<(), String> {
+    pub(super) async fn scale(&mut self, api: &DynamicClient, replicas: i64) -> Result<(), String> {
         for attempt in 1.. {
             self.scale.entry("spec").set("replicas", replicas);
             match api.raw(Method::PUT, &self.path, Some(&self.scale)).await {

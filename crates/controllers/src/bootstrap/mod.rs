@@ -4,15 +4,13 @@
 mod sign;
 mod token;
 
-use std::sync::Arc;
-
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
-use mizzen_sdk::write::{is_conflict, is_not_found};
+use mizzen_sdk::write::{ignore_not_found, is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
 
-use crate::common::api_errors::ignore_not_found;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use token::{TokenExpiration, expiration, is_token, signing_token};
 
@@ -35,40 +33,29 @@ fn cluster_info() -> Key {
 /// Creates the bootstrap-signer controller.
 pub(crate) fn start_signer(context: &ControllerContext) -> Controller {
     let context = context.named("bootstrap-signer");
-    let queue = context.queue("bootstrap_signer_queue");
     let (secrets, config_maps) = (context.informer(&SECRETS), context.informer(&CONFIG_MAPS));
-    let todo = queue.clone();
-    config_maps.add_handler(move |event: Event<Object>| {
-        if *event.key() == cluster_info() {
-            todo.add(cluster_info());
-        }
-    });
-    let todo = queue.clone();
-    secrets.add_handler(move |event: Event<Object>| {
-        if is_token_event(&event) {
-            todo.add(cluster_info());
-        }
-    });
-    let reconciler = BootstrapSigner {
-        context,
-        secrets,
-        config_maps,
-    };
-    Controller::new(queue, 1, Arc::new(reconciler))
+    let is_cluster_info = Predicate::new(|event| *event.key() == cluster_info());
+    Controller::for_kind(&context, dynamic(&CONFIG_MAPS).filter(is_cluster_info))
+        .watches_events(
+            dynamic(&SECRETS).filter(Predicate::new(is_token_event)),
+            |_, queue| queue.add(cluster_info()),
+        )
+        .queue_name("bootstrap_signer_queue")
+        .reconcile(BootstrapSigner {
+            context,
+            secrets,
+            config_maps,
+        })
 }
 
 /// Creates the token-cleaner controller.
 pub(crate) fn start_cleaner(context: &ControllerContext) -> Controller {
     let context = context.named("token-cleaner");
-    let queue = context.queue("token_cleaner");
     let secrets = context.informer(&SECRETS);
-    let todo = queue.clone();
-    secrets.add_handler(move |event: Event<Object>| {
-        if is_token_event(&event) {
-            todo.add(event.key().clone());
-        }
-    });
-    Controller::new(queue, 1, Arc::new(TokenCleaner { context, secrets }))
+    let tokens = dynamic(&SECRETS).filter(Predicate::new(is_token_event));
+    Controller::for_kind(&context, tokens)
+        .queue_name("token_cleaner")
+        .reconcile(TokenCleaner { context, secrets })
 }
 
 fn is_token_event(event: &Event<Object>) -> bool {
@@ -80,9 +67,9 @@ fn is_token_event(event: &Event<Object>) -> bool {
 }
 
 impl Reconcile for BootstrapSigner {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(description) = self.config_maps.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let now = self.context.now().as_second();
         let secrets = self.secrets.lister().namespaced(token::NAMESPACE).list()?;
@@ -92,22 +79,22 @@ impl Reconcile for BootstrapSigner {
             .filter_map(|secret| signing_token(secret, now))
             .collect();
         let Some(signed) = sign::with_signatures(&description, &tokens) else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         ignore_not_found(self.context.api.update(&CONFIG_MAPS, &Object(signed)).await)?;
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
 impl Reconcile for TokenCleaner {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let secret = self.secrets.lister().by_key(key)?;
         let Some(secret) = secret.filter(|secret| is_token(secret)) else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         match expiration(&secret, self.context.now().as_second()) {
-            TokenExpiration::Never => return Ok(Action::AwaitChange),
-            TokenExpiration::After(left) => return Ok(Action::Requeue(left)),
+            TokenExpiration::Never => return Ok(Action::done()),
+            TokenExpiration::After(left) => return Ok(Action::requeue_after(left)),
             TokenExpiration::Expired => {}
         }
         let same = DeleteOptions {
@@ -116,7 +103,7 @@ impl Reconcile for TokenCleaner {
         };
         match self.context.api.delete(&SECRETS, key, &same).await {
             Err(error) if !is_not_found(&error) && !is_conflict(&error) => Err(error.into()),
-            _ => Ok(Action::AwaitChange),
+            _ => Ok(Action::done()),
         }
     }
 }

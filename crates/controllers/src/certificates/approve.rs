@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mizzen_sdk::controller::Context;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS};
 use mizzen_sdk::{Key, Object};
@@ -9,7 +10,6 @@ use mizzen_value::{Value, value};
 
 use super::request::{CertificateRequest, NODE_CLIENT};
 use super::{has_condition, is_issued};
-use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 struct CsrApprover {
@@ -31,35 +31,36 @@ const RECOGNIZERS: [(&str, &str); 2] = [
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
-    let queue = context.queue("certificate");
     let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
-    enqueue_objects(&requests, &queue);
-    Controller::new(queue, 5, Arc::new(CsrApprover { context, requests }))
+    Controller::for_kind(&context, &CERTIFICATE_SIGNING_REQUESTS)
+        .queue_name("certificate")
+        .workers(5)
+        .reconcile(CsrApprover { context, requests })
 }
 
 impl Reconcile for CsrApprover {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let is_open = |object: &Arc<Object>| {
             !is_issued(object)
                 && !has_condition(object, "Approved")
                 && !has_condition(object, "Denied")
         };
         let Some(object) = self.requests.lister().by_key(key)?.filter(is_open) else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let request = CertificateRequest::from_object(&object)
-            .map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
-        let asked = matching_recognizers(&object, &request);
-        for (permission, message) in asked {
+            .map_err(|why| Error::other(format!("unable to parse csr {key}: {why}")))?;
+        let recognized = matching_recognizers(&object, &request);
+        for (permission, message) in recognized {
             if self.is_allowed(&object, permission).await? {
                 self.approve(&object, message).await?;
-                return Ok(Action::AwaitChange);
+                return Ok(Action::done());
             }
         }
-        match asked {
-            [] => Ok(Action::AwaitChange),
+        match recognized {
+            [] => Ok(Action::done()),
             // An error, so that the request is tried again: the permission may be granted later.
-            _ => Err(Error::Other(format!(
+            _ => Err(Error::other(format!(
                 "recognized csr {key} but subject access review was not approved"
             ))),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_sdk::Object;
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 use mizzen_value::{Value, time};
 use tokio::time::{MissedTickBehavior, interval};
@@ -24,7 +24,7 @@ const PENDING: i64 = 24 * 3600;
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
     let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
-    Controller::default().with_task(async move {
+    Controller::new(&context).with_task(async move {
         let mut checks = interval(PERIOD);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

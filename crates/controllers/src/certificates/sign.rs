@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mizzen_sdk::controller::Context;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 use mizzen_sdk::{Key, Object};
@@ -11,7 +12,6 @@ use mizzen_value::{Value, value};
 
 use super::request::{CLIENT, CertificateRequest, LEGACY_UNKNOWN, NODE_CLIENT, NODE_SERVER};
 use super::{has_condition, is_issued};
-use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 /// The shortest validity, in seconds.
@@ -56,30 +56,30 @@ struct CsrSigner {
 /// Creates the controller. Without an authority it does nothing.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let Some(authority) = context.options.authority.clone() else {
-        return Controller::default();
+        return Controller::new(context);
     };
     let context = context.named("certificate-controller");
-    let queue = context.queue("certificate_signing");
     let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
-    enqueue_objects(&requests, &queue);
-    let reconciler = CsrSigner {
-        context,
-        requests,
-        authority,
-    };
-    Controller::new(queue, 5, Arc::new(reconciler))
+    Controller::for_kind(&context, &CERTIFICATE_SIGNING_REQUESTS)
+        .queue_name("certificate_signing")
+        .workers(5)
+        .reconcile(CsrSigner {
+            context,
+            requests,
+            authority,
+        })
 }
 
 impl Reconcile for CsrSigner {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let ours = |object: &Arc<Object>| {
             is_due(object) && self.authority.signs_for(object["spec"]["signerName"].str())
         };
         let Some(object) = self.requests.lister().by_key(key)?.filter(ours) else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let request = CertificateRequest::from_object(&object)
-            .map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
+            .map_err(|why| Error::other(format!("unable to parse csr {key}: {why}")))?;
         let after = match request.signer_violation(object["spec"]["signerName"].str()) {
             Some(why) => {
                 let mut failed = Object::clone(&object);
@@ -99,7 +99,7 @@ impl Reconcile for CsrSigner {
             .api
             .update_status(&CERTIFICATE_SIGNING_REQUESTS, &after)
             .await?;
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -124,7 +124,7 @@ impl CsrSigner {
         };
         let certificate = self.authority.sign(&order);
         let certificate =
-            certificate.map_err(|why| Error::Other(format!("error auto signing csr: {why}")))?;
+            certificate.map_err(|why| Error::other(format!("error auto signing csr: {why}")))?;
         let mut signed = object.clone();
         signed
             .entry("status")

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use mizzen_object::select::LabelSelector;
-use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::Entry;
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::controller::{Context, dynamic};
+use mizzen_sdk::dynamic::PatchType;
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::CLUSTER_ROLES;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
@@ -25,7 +26,6 @@ struct Roles {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named(NAME);
-    let queue = context.queue("ClusterRoleAggregator");
     let roles = context.informer(&CLUSTER_ROLES);
     roles.add_index(
         AGGREGATED,
@@ -40,27 +40,30 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             }
         }),
     );
-    let (todo, known) = (queue.clone(), roles.clone());
+    let known = roles.store().clone();
     // Any role may be selected by any aggregated role, and there are few of them.
-    roles.add_handler(move |_: Event<Object>| {
-        for role in known.store().by_index(AGGREGATED, "").unwrap_or_default() {
-            todo.add(role.key().clone());
+    let source = dynamic(&CLUSTER_ROLES).handler(move |_, queue| {
+        for role in known.by_index(AGGREGATED, "").unwrap_or_default() {
+            queue.add(role.key().clone());
         }
     });
-    Controller::new(queue, WORKERS, Arc::new(Roles { context, roles }))
+    Controller::for_kind(&context, source)
+        .queue_name("ClusterRoleAggregator")
+        .workers(WORKERS)
+        .reconcile(Roles { context, roles })
 }
 
 impl Reconcile for Roles {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(role) = self.roles.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         if role["aggregationRule"].is_null() {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         }
         let rules = rules(&role, &self.roles.lister().list()?);
         if rules != role["rules"].list() {
-            let how = Patch::Apply { manager: NAME };
+            let how = PatchType::Apply { manager: NAME };
             self.context
                 .api
                 .patch(
@@ -72,7 +75,7 @@ impl Reconcile for Roles {
                 )
                 .await?;
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_sdk::cache::{Entry, IndexFunction};
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
@@ -16,9 +17,9 @@ use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS, RESOURCE_SLICES};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
+use mizzen_workloads::common::pod::condition;
 
-use crate::common::eviction::mark_and_delete;
-use crate::common::pod::condition;
+use crate::eviction::mark_and_delete;
 use crate::pod_index::contains_bytes;
 use crate::resource_claim::{self, PodClaim};
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
@@ -39,7 +40,6 @@ struct DeviceTaintEviction {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("device-taint-eviction-controller");
-    let queue = context.queue("device-taint-eviction-controller");
     let (pods, claims) = (context.informer(&PODS), context.informer(&RESOURCE_CLAIMS));
     let slices = context.informer(&RESOURCE_SLICES);
     claims.add_index(
@@ -59,26 +59,24 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             )]
         }),
     );
-    let todo = queue.clone();
-    pods.add_handler(move |event: Event<Object>| {
-        if contains_bytes(event.object().text(), b"\"resourceClaims\"") {
-            todo.add(event.key().clone());
-        }
-    });
-    let todo = queue.clone();
-    claims.add_handler(move |event: Event<Object>| {
-        each_state(&event).for_each(|claim| enqueue_consumers(claim, &todo))
-    });
-    let (todo, all) = (queue.clone(), claims.clone());
-    slices.add_handler(move |event: Event<Object>| on_slice_event(&event, &all, &todo));
-    let reconciler = DeviceTaintEviction {
-        context,
-        pods,
-        claims,
-        slices,
-        planned: Mutex::default(),
-    };
-    Controller::new(queue, WORKERS, Arc::new(reconciler))
+    let has_claims =
+        Predicate::new(|event| contains_bytes(event.object().text(), b"\"resourceClaims\""));
+    let all = claims.clone();
+    Controller::for_kind(&context, dynamic(&PODS).filter(has_claims))
+        .watches_events(&RESOURCE_CLAIMS, |event, queue| {
+            each_state(event).for_each(|claim| enqueue_consumers(claim, queue))
+        })
+        .watches_events(&RESOURCE_SLICES, move |event, queue| {
+            on_slice_event(event, &all, queue)
+        })
+        .workers(WORKERS)
+        .reconcile(DeviceTaintEviction {
+            context,
+            pods,
+            claims,
+            slices,
+            planned: Mutex::default(),
+        })
 }
 
 fn by_pool(pools: fn(&Object) -> Vec<String>) -> IndexFunction<Object> {
@@ -132,21 +130,21 @@ fn on_slice_event(event: &Event<Object>, claims: &Informer<Object>, todo: &Queue
 }
 
 impl Reconcile for DeviceTaintEviction {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(pod) = self.pods.lister().by_key(key)? else {
             self.planned.lock().remove(key);
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let Some(at) = self.eviction_time(&pod)? else {
             if self.planned.lock().remove(key) {
                 self.record_event(&pod, "Cancelling deletion");
             }
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         self.planned.lock().insert(key.clone());
         let now = self.context.now().as_second();
         match u64::try_from(at - now) {
-            Ok(seconds) if seconds > 0 => Ok(Action::Requeue(Duration::from_secs(seconds))),
+            Ok(seconds) if seconds > 0 => Ok(Action::requeue_after(Duration::from_secs(seconds))),
             _ => self.evict(&pod).await,
         }
     }
@@ -203,7 +201,7 @@ impl DeviceTaintEviction {
             outcome => outcome?,
         }
         self.planned.lock().remove(&pod.key());
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 
     fn record_event(&self, pod: &Object, message: &str) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::tolerations::tolerates;
+use mizzen_component_helpers::tolerations::tolerates;
 use mizzen_sdk::Object;
 use mizzen_value::{Value, time};
 

@@ -6,13 +6,14 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_sdk::controller::Context;
 use mizzen_sdk::event::Note;
-use mizzen_sdk::informer::{Event, Informer};
-use mizzen_sdk::resource::{ENDPOINTS, SERVICES};
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::resource::{ENDPOINT_SLICES, ENDPOINTS, SERVICES};
+use mizzen_sdk::write::message;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
-use crate::common::api_errors::message;
 use crate::services::publish::SlicePublisher;
 use crate::services::slow_retry_queue;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
@@ -33,30 +34,29 @@ struct EndpointSliceMirroring {
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("endpointslicemirroring-controller");
     let context = context.with_event_source("endpoint-slice-mirroring-controller");
-    let queue = slow_retry_queue("endpoint_slice_mirroring", MAX_BACKOFF);
+    let (publisher, own_slices) = SlicePublisher::new(&context, CONTROLLER, Duration::ZERO);
     let (services, endpoints) = (context.informer(&SERVICES), context.informer(&ENDPOINTS));
-    for followed in [&services, &endpoints] {
-        let todo = queue.clone();
-        followed.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    }
-    let publisher = SlicePublisher::new(&context, CONTROLLER, &queue, Duration::ZERO);
-    let reconciler = EndpointSliceMirroring {
-        context,
-        services,
-        endpoints,
-        publisher,
-    };
-    Controller::new(queue, WORKERS, Arc::new(reconciler))
+    Controller::for_kind(&context, &ENDPOINTS)
+        .watches_events(&SERVICES, |event, queue| queue.add(event.key().clone()))
+        .watches_events(&ENDPOINT_SLICES, own_slices)
+        .queue(slow_retry_queue("endpoint_slice_mirroring", MAX_BACKOFF))
+        .workers(WORKERS)
+        .reconcile(EndpointSliceMirroring {
+            context,
+            services,
+            endpoints,
+            publisher,
+        })
 }
 
 impl Reconcile for EndpointSliceMirroring {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let slices = self.publisher.slices(key)?;
         match self.mirrored(key)? {
             Some(endpoints) => self.mirror(&endpoints, &slices).await?,
             None => self.delete_slices(key, &slices).await?,
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -112,6 +112,6 @@ impl EndpointSliceMirroring {
             "error(s) deleting {n}/{of} EndpointSlices for {key} Endpoints, including: {}",
             message(first)
         );
-        Err(Error::Other(text))
+        Err(Error::other(text))
     }
 }

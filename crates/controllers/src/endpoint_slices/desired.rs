@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use mizzen_component_helpers::pod_state::is_ready;
 use mizzen_value::{Value, value};
 
-use crate::common::pod::is_ready;
 use crate::services::member::{self, IpFamily};
 use crate::services::slice::{self, Endpoints};
 

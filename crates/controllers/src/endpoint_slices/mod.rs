@@ -8,9 +8,11 @@
 //! | `zones` | allocation of endpoints to zones |
 //! | `topology_cache` | which allocations are in use |
 //! | `plan` | the changes of a service's slices |
+//! | `metrics` | the number of slices and endpoints |
 
 mod desired;
 mod hints;
+mod metrics;
 mod pack;
 mod plan;
 mod topology_cache;
@@ -20,21 +22,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_sdk::cache::Entry;
+use mizzen_sdk::controller::{
+    Context, Predicate, dynamic, index_labels, index_selectors, select_objects,
+};
 use mizzen_sdk::event::Note;
-use mizzen_sdk::informer::{Event, Informer};
-use mizzen_sdk::resource::{NODES, PODS, SERVICES};
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::resource::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
+use mizzen_sdk::write::message;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 use tokio::sync::Notify;
 
-use crate::common::api_errors::message;
-use crate::common::owner_events::enqueue_objects;
-use crate::select::{index_labels, index_selectors, select_objects};
 use crate::services::member::{IpFamily, selects_pods};
 use crate::services::publish::SlicePublisher;
 use crate::services::trigger::{self, TriggerTimeTracker};
 use crate::services::{enqueue_services_of_pod, selector, slow_retry_queue};
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use metrics::{EndpointSliceMetrics, ServiceSlices};
 use plan::{NodeTopology, plan};
 use topology_cache::TopologyCache;
 
@@ -53,6 +57,7 @@ struct EndpointSliceController {
     publisher: SlicePublisher,
     triggers: TriggerTimeTracker,
     topology_cache: TopologyCache,
+    metrics: Arc<EndpointSliceMetrics>,
 }
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
@@ -62,63 +67,70 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let queue = slow_retry_queue("endpoint_slice", MAX_BACKOFF);
     let services = context.informer(&SERVICES);
     let pods = context.informer(&PODS);
-    let nodes = context.informer(&NODES);
     index_labels(&pods);
-    index_selectors(&services, selector);
-    enqueue_objects(&services, &queue);
-    pods.add_handler(enqueue_services_of_pod(&services, &queue));
+    index_selectors(services.store(), selector);
     let moved = Arc::new(Notify::new());
     let notify = moved.clone();
-    nodes.add_handler(move |event: Event<Object>| {
-        let topology = |node: &Entry<Object>| {
-            let node = node.object().ok()?;
-            Some((
-                node.label(zones::ZONE).map(String::from),
-                zones::is_node_ready(&node),
-            ))
-        };
-        let is_same = match &event {
-            Event::Updated { old, new } => {
-                topology(old).is_some_and(|old| Some(old) == topology(new))
-            }
-            _ => false,
-        };
-        if !is_same {
-            notify.notify_one();
-        }
-    });
-    let publisher = SlicePublisher::new(&context, pack::CONTROLLER, &queue, BATCH);
-    let (triggers, topology_cache) = (TriggerTimeTracker::default(), TopologyCache::default());
+    let (publisher, own_slices) = SlicePublisher::new(&context, pack::CONTROLLER, BATCH);
+    let metrics = Arc::<EndpointSliceMetrics>::default();
     let slices = Arc::new(EndpointSliceController {
-        context,
-        services,
+        context: context.clone(),
+        services: services.clone(),
         pods,
-        nodes,
+        nodes: context.informer(&NODES),
         publisher,
-        triggers,
-        topology_cache,
+        triggers: TriggerTimeTracker::default(),
+        topology_cache: TopologyCache::default(),
+        metrics: metrics.clone(),
     });
-    let todo = queue.clone();
-    Controller::new(queue, WORKERS, slices.clone()).with_task(async move {
-        loop {
-            moved.notified().await;
-            let overloaded = slices.topology_cache.set_ratios(slices.zone_ratios());
-            overloaded.into_iter().for_each(|key| todo.add(key));
-        }
+    let (todo, known) = (queue.clone(), slices.clone());
+    Controller::for_kind(&context, &SERVICES)
+        .watches_events(&PODS, enqueue_services_of_pod(services))
+        .watches_events(&ENDPOINT_SLICES, own_slices)
+        .watches_events(dynamic(&NODES).filter(topology_changed()), move |_, _| {
+            notify.notify_one()
+        })
+        .queue(queue)
+        .workers(WORKERS)
+        .reconcile(slices)
+        .with_metrics(metrics)
+        .with_task(async move {
+            loop {
+                moved.notified().await;
+                let overloaded = known.topology_cache.set_ratios(known.zone_ratios());
+                overloaded.into_iter().for_each(|key| todo.add(key));
+            }
+        })
+}
+
+/// Accepts events that change the zone or the readiness of a node.
+fn topology_changed() -> Predicate<Object> {
+    let topology = |node: &Entry<Object>| {
+        let node = node.object().ok()?;
+        Some((
+            node.label(zones::ZONE).map(String::from),
+            zones::is_node_ready(&node),
+        ))
+    };
+    Predicate::updates(move |old, new| {
+        let old = topology(old);
+        old.is_none() || old != topology(new)
     })
 }
 
 impl Reconcile for EndpointSliceController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(service) = self.services.lister().by_key(key)? else {
             self.triggers.forget(key);
             self.topology_cache.remove(key);
-            return Ok(Action::AwaitChange);
+            self.metrics.forget(key);
+            return Ok(Action::done());
         };
         let outcome = match selects_pods(&service) {
             true => self.sync_service(key, &service).await,
             false => Ok(()),
         };
+        self.metrics.count_sync(outcome.is_ok());
         if let Err(error) = &outcome {
             let text = format!("Error updating Endpoint Slices for Service {key}: {error}");
             self.context.record_event(
@@ -127,7 +139,7 @@ impl Reconcile for EndpointSliceController {
                 Note::warning("FailedToUpdateEndpointSlices", "Updating", text),
             );
         }
-        outcome.map(|()| Action::AwaitChange)
+        outcome.map(|()| Action::done())
     }
 }
 
@@ -152,6 +164,10 @@ impl EndpointSliceController {
             .triggers
             .compute_trigger_time(service, pods.iter().copied());
         let (families, mut errors) = (desired::families(service), Vec::new());
+        let mut totals = ServiceSlices {
+            traffic_distribution: service["spec"]["trafficDistribution"].str().into(),
+            ..ServiceSlices::default()
+        };
         for family in &families {
             let own = |slice: &&Arc<Object>| slice["addressType"].str() == family.name();
             let own: Vec<&Value> = slices.iter().filter(own).map(|slice| &slice.0).collect();
@@ -162,8 +178,9 @@ impl EndpointSliceController {
                 family: *family,
                 trigger_time: moment.as_deref(),
             };
-            errors.extend(self.publish_family(sync).await);
+            errors.extend(self.publish_family(sync, &mut totals).await);
         }
+        self.metrics.set_service(key, totals);
         let is_foreign = |slice: &&Arc<Object>| {
             IpFamily::from_name(slice["addressType"].str())
                 .is_none_or(|family| !families.contains(&family))
@@ -180,7 +197,11 @@ impl EndpointSliceController {
     }
 
     /// Syncs the slices of one address family; returns the errors.
-    async fn publish_family(&self, sync: FamilySync<'_>) -> Vec<String> {
+    async fn publish_family(
+        &self,
+        sync: FamilySync<'_>,
+        totals: &mut ServiceSlices,
+    ) -> Vec<String> {
         let FamilySync {
             service, family, ..
         } = sync;
@@ -193,6 +214,8 @@ impl EndpointSliceController {
             };
             plan(service, sync.pods, sync.slices, &around, family)
         };
+        plan.add_to(totals);
+        self.metrics.observe_changes(plan.counts(sync.slices));
         let (changes, mut errors) = (&mut plan.changes, plan.skipped);
         changes
             .create
@@ -230,7 +253,7 @@ impl EndpointSliceController {
 fn join(errors: Vec<String>) -> Result<(), Error> {
     match errors.as_slice() {
         [] => Ok(()),
-        [error] => Err(Error::Other(error.clone())),
-        errors => Err(Error::Other(format!("[{}]", errors.join(", ")))),
+        [error] => Err(Error::other(error.clone())),
+        errors => Err(Error::other(format!("[{}]", errors.join(", ")))),
     }
 }

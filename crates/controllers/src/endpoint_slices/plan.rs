@@ -1,15 +1,16 @@
 //! The changes of a service's EndpointSlices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mizzen_value::Value;
 
 use super::desired::desired_endpoints;
 use super::hints::{self, TrafficDistribution};
-use super::pack::{new_slice, pack};
+use super::metrics::{ServiceSlices, SyncCounts};
+use super::pack::{MAX_ENDPOINTS, new_slice, pack};
 use super::zones::ByZone;
 use crate::services::member::IpFamily;
-use crate::services::slice::{SliceChanges, port_key};
+use crate::services::slice::{SliceChanges, endpoint_identity, port_key};
 
 /// The nodes and zones of the cluster.
 pub(crate) struct NodeTopology<'s> {
@@ -27,6 +28,48 @@ pub(crate) struct SlicePlan<'a> {
     pub skipped: Vec<String>,
     /// The allocation to zones if the service wants one, or why it failed.
     pub shares: Option<Result<ByZone<usize>, String>>,
+}
+
+impl SlicePlan<'_> {
+    /// Adds the endpoints and slices that the service will have.
+    pub(super) fn add_to(&self, totals: &mut ServiceSlices) {
+        let SliceChanges {
+            create,
+            update,
+            unchanged,
+            ..
+        } = &self.changes;
+        let slices = || create.iter().chain(update).chain(unchanged.iter().copied());
+        let mut by_ports: BTreeMap<String, usize> = BTreeMap::new();
+        for slice in slices() {
+            *by_ports.entry(port_key(slice["ports"].list())).or_default() +=
+                slice["endpoints"].list().len();
+        }
+        totals.n_slices += slices().count();
+        totals.n_endpoints += by_ports.values().sum::<usize>();
+        // There is always a placeholder.
+        let n_full: usize = by_ports.values().map(|n| n.div_ceil(MAX_ENDPOINTS)).sum();
+        totals.n_slices_desired += n_full.max(1);
+    }
+
+    /// What the plan changes of `slices`.
+    pub(super) fn counts(&self, slices: &[&Value]) -> SyncCounts {
+        let changes = &self.changes;
+        let identities = |slices: &mut dyn Iterator<Item = &Value>| -> BTreeSet<String> {
+            let endpoints = slices.flat_map(|slice| slice["endpoints"].list());
+            endpoints.map(endpoint_identity).collect()
+        };
+        let before = identities(&mut slices.iter().copied());
+        let planned = changes.create.iter().chain(&changes.update);
+        let after = identities(&mut planned.chain(changes.unchanged.iter().copied()));
+        SyncCounts {
+            endpoints_added: after.difference(&before).count(),
+            endpoints_removed: before.difference(&after).count(),
+            created: changes.create.len(),
+            updated: changes.update.len(),
+            deleted: changes.delete.len(),
+        }
+    }
 }
 
 /// Plans the slices of one address family.
@@ -182,6 +225,25 @@ mod tests {
         assert_eq!(slices[0]["endpoints"], value!([]));
         check(&service, &[], &[&slices[0]], (0, 0, 0));
         check(&service, &[pod("p", 8080)], &[&slices[0]], (0, 1, 0));
+    }
+
+    #[test]
+    fn a_plan_counts_endpoints_and_slices() {
+        let service = service(value!({}));
+        let slices = named(run(&service, &[pod("p", 8080)], &[]));
+        let plan = run(&service, &[pod("q", 8080), pod("r", 8081)], &[&slices[0]]);
+        let mut totals = ServiceSlices::default();
+        plan.add_to(&mut totals);
+        assert_eq!(
+            (totals.n_endpoints, totals.n_slices, totals.n_slices_desired),
+            (2, 2, 2)
+        );
+        let counts = plan.counts(&[&slices[0]]);
+        assert_eq!((counts.endpoints_added, counts.endpoints_removed), (2, 1));
+        assert_eq!((counts.created, counts.updated, counts.deleted), (1, 1, 0));
+        let mut none = ServiceSlices::default();
+        run(&service, &[], &[]).add_to(&mut none);
+        assert_eq!((none.n_endpoints, none.n_slices_desired), (0, 1));
     }
 
     #[test]

@@ -2,21 +2,17 @@
 
 mod plan;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::controller::{Context, index_labels, index_selectors, select_objects};
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{ENDPOINTS, PODS, SERVICES};
+use mizzen_sdk::write::{ignore_not_found, is_namespace_terminating, message};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
-use crate::common::api_errors::ignore_not_found;
-use crate::common::api_errors::{is_namespace_terminating, message};
-use crate::common::cache_wait::has_write_within;
-use crate::common::owner_events::enqueue_objects;
-use crate::select::{index_labels, index_selectors, select_objects};
 use crate::services::member::selects_pods;
 use crate::services::trigger::TriggerTimeTracker;
 use crate::services::{enqueue_services_of_pod, selector};
@@ -39,41 +35,39 @@ struct EndpointsController {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("endpoint-controller");
-    let queue = context.queue("endpoint");
     let (services, pods) = (context.informer(&SERVICES), context.informer(&PODS));
     let endpoints = context.informer(&ENDPOINTS);
     index_labels(&pods);
-    index_selectors(&services, selector);
-    enqueue_objects(&services, &queue);
-    pods.add_handler(enqueue_services_of_pod(&services, &queue));
-    let todo = queue.clone();
-    endpoints.add_handler(move |event: Event<Object>| match event {
-        // Endpoints of a service that was deleted while the controller was down are deleted too.
-        Event::Added {
-            object,
-            initial: true,
-        } => todo.add(object.key().clone()),
-        Event::Deleted { last, .. } => todo.add(last.key().clone()),
-        _ => {}
-    });
-    let triggers = TriggerTimeTracker::default();
-    let reconciler = EndpointsController {
-        context,
-        services,
-        pods,
-        endpoints,
-        triggers,
-    };
-    Controller::new(queue, WORKERS, Arc::new(reconciler))
+    index_selectors(services.store(), selector);
+    Controller::for_kind(&context, &SERVICES)
+        .watches_events(&PODS, enqueue_services_of_pod(services.clone()))
+        .watches_events(&ENDPOINTS, |event, queue| match event {
+            // Endpoints of a service that was deleted while the controller was down are deleted too.
+            Event::Added {
+                object,
+                initial: true,
+            } => queue.add(object.key().clone()),
+            Event::Deleted { last, .. } => queue.add(last.key().clone()),
+            _ => {}
+        })
+        .queue_name("endpoint")
+        .workers(WORKERS)
+        .reconcile(EndpointsController {
+            context,
+            services,
+            pods,
+            endpoints,
+            triggers: TriggerTimeTracker::default(),
+        })
 }
 
 impl Reconcile for EndpointsController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(service) = self.services.lister().by_key(key)? else {
             return self.delete_endpoints(key).await;
         };
         let Some(selector) = selector(&service).filter(|_| selects_pods(&service)) else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let pods = select_objects(&self.pods, key.namespace(), &selector)?;
         let pods: Vec<&Value> = pods.iter().map(|pod| &pod.0).collect();
@@ -84,7 +78,7 @@ impl Reconcile for EndpointsController {
         let now = current.as_ref().map(|current| &current.0);
         match plan::plan(&service, &pods, now, moment.as_deref()) {
             Some(wanted) => self.write_endpoints(&service, Object(wanted)).await,
-            None => Ok(Action::AwaitChange),
+            None => Ok(Action::done()),
         }
     }
 }
@@ -94,10 +88,10 @@ impl EndpointsController {
     async fn delete_endpoints(&self, key: &Key) -> Result<Action, Error> {
         self.triggers.forget(key);
         let Some(endpoints) = self.endpoints.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         if endpoints.annotation(LEADER_ANNOTATION).is_some() {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         }
         ignore_not_found(
             self.context
@@ -105,7 +99,7 @@ impl EndpointsController {
                 .delete(&ENDPOINTS, key, &DeleteOptions::default())
                 .await,
         )?;
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 
     async fn write_endpoints(&self, service: &Object, wanted: Object) -> Result<Action, Error> {
@@ -115,13 +109,11 @@ impl EndpointsController {
             false => self.context.api.update(&ENDPOINTS, &wanted).await,
         };
         match written {
-            Ok(written) => match has_write_within(PATIENCE, &self.endpoints, &written).await {
-                true => Ok(Action::AwaitChange),
-                false => Err(Error::Other(
-                    "endpoints informer cache is out of date".into(),
-                )),
+            Ok(written) => match self.endpoints.has_write_within(PATIENCE, &written).await {
+                true => Ok(Action::done()),
+                false => Err(Error::other("endpoints informer cache is out of date")),
             },
-            Err(error) if is_new && is_namespace_terminating(&error) => Ok(Action::AwaitChange),
+            Err(error) if is_new && is_namespace_terminating(&error) => Ok(Action::done()),
             Err(error) => {
                 self.record_failure(service, &wanted, is_new, &message(&error));
                 Err(error.into())

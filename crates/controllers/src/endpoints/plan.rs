@@ -1,8 +1,8 @@
 //! The Endpoints of a service.
 
+use mizzen_component_helpers::pod_state::is_ready;
 use mizzen_value::{Value, value};
 
-use crate::common::pod::is_ready;
 use crate::services::member::{self, IpFamily};
 use crate::services::slice::HEADLESS;
 use crate::services::subsets::Subsets;

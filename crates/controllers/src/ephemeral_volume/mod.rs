@@ -1,16 +1,15 @@
 //! The ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by their
 //! pods.
 
-use std::sync::Arc;
-
 use mizzen_object::owner_references::controller_reference;
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
+use mizzen_sdk::write::message;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::common::api_errors;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 
 struct EphemeralVolumes {
@@ -23,43 +22,39 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("ephemeral-volume-controller")
         .with_event_source("ephemeral_volume");
-    let queue = context.queue("ephemeral_volume");
     let pods = context.informer(&PODS);
     let claims = context.informer(&PERSISTENT_VOLUME_CLAIMS);
     pod_index::add_claim_index(&pods);
-    let todo = queue.clone();
-    pods.add_handler(move |event: Event<Object>| {
-        if let Event::Added { object, .. } = event
-            && pod_index::may_claim(object.text())
-        {
-            todo.add(object.key().clone());
-        }
-    });
-    let (todo, all) = (queue.clone(), pods.clone());
-    claims.add_handler(move |event: Event<Object>| {
-        if let Event::Deleted { last, .. } = event {
-            let users =
-                pod_index::pods_using_claim(&all, &last.key().to_string()).unwrap_or_default();
-            users.iter().for_each(|pod| todo.add(pod.key()));
-        }
-    });
-    let reconciler = EphemeralVolumes {
-        context,
-        pods,
-        claims,
-    };
-    Controller::new(queue, 5, Arc::new(reconciler))
+    let new_with_claims = Predicate::new(
+        |event| matches!(event, Event::Added { object, .. } if pod_index::may_claim(object.text())),
+    );
+    let all = pods.clone();
+    Controller::for_kind(&context, dynamic(&PODS).filter(new_with_claims))
+        .watches_events(&PERSISTENT_VOLUME_CLAIMS, move |event, queue| {
+            if let Event::Deleted { last, .. } = event {
+                let users = pod_index::pods_using_claim(&all, &last.key().to_string());
+                let users = users.unwrap_or_default();
+                users.iter().for_each(|pod| queue.add(pod.key()));
+            }
+        })
+        .queue_name("ephemeral_volume")
+        .workers(5)
+        .reconcile(EphemeralVolumes {
+            context,
+            pods,
+            claims,
+        })
 }
 
 impl Reconcile for EphemeralVolumes {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(pod) = self
             .pods
             .lister()
             .by_key(key)?
             .filter(|pod| !pod.is_terminating())
         else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         for volume in pod["spec"]["volumes"]
             .list()
@@ -73,7 +68,7 @@ impl Reconcile for EphemeralVolumes {
                 return Err(why);
             }
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -84,7 +79,7 @@ impl EphemeralVolumes {
         if let Some(claim) = self.claims.lister().by_key(&key)? {
             return match claim.is_controlled_by(pod.uid()) {
                 true => Ok(()),
-                false => Err(Error::Other(format!(
+                false => Err(Error::other(format!(
                     "PVC {key} was not created for pod {} (pod is not owner)",
                     pod.key()
                 ))),
@@ -92,10 +87,10 @@ impl EphemeralVolumes {
         }
         let api = &self.context.api;
         match api.create(&PERSISTENT_VOLUME_CLAIMS, &wanted).await {
-            Err(error) => Err(Error::Other(format!(
+            Err(error) => Err(Error::other(format!(
                 "create PVC {}: {}",
                 key.name(),
-                api_errors::message(&error)
+                message(&error)
             ))),
             Ok(_) => Ok(()),
         }

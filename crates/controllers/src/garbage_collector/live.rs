@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
+use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient, ListOptions, PatchType};
 use mizzen_sdk::write::{is_conflict, is_not_found, retry};
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::{Value, value};
 
 use super::identity::{KindName, ObjectIdentity, Uid};
@@ -26,13 +26,13 @@ pub(super) enum CollectError {
 /// The API for objects of any kind. Reads return metadata only.
 #[derive(Clone)]
 pub(super) struct LiveObjects {
-    api: Api,
+    api: DynamicClient,
     metadata_informers: MetadataInformers,
 }
 
 impl LiveObjects {
     /// `metadata_informers` maps kinds to resources.
-    pub(super) fn new(api: &Api, metadata_informers: &MetadataInformers) -> LiveObjects {
+    pub(super) fn new(api: &DynamicClient, metadata_informers: &MetadataInformers) -> LiveObjects {
         LiveObjects {
             api: api.metadata_only(),
             metadata_informers: metadata_informers.clone(),
@@ -40,7 +40,7 @@ impl LiveObjects {
     }
 
     /// The resource and key of an object.
-    fn rest_mapping(&self, identity: &ObjectIdentity) -> Result<(Resource, Key), CollectError> {
+    fn rest_mapping(&self, identity: &ObjectIdentity) -> Result<(ResourceType, Key), CollectError> {
         let (version, kind) = (&identity.kind.api_version, &identity.kind.kind);
         let served = self.metadata_informers.discovered();
         let resource = served.find(version, kind).cloned();
@@ -161,7 +161,7 @@ impl LiveObjects {
         let patch = value!({ "metadata": { "uid": uid, "ownerReferences": patches } });
         match self
             .api
-            .patch(&resource, &key, "", Patch::Strategic, &patch)
+            .patch(&resource, &key, "", PatchType::Strategic, &patch)
             .await
         {
             Err(kube::Error::Api(status)) if status.code == 415 => {}
@@ -175,7 +175,7 @@ impl LiveObjects {
         let patch = value!({ "metadata": { "resourceVersion": (live.version()), "ownerReferences": references } });
         Ok(self
             .api
-            .patch(&resource, &key, "", Patch::Merge, &patch)
+            .patch(&resource, &key, "", PatchType::Merge, &patch)
             .await
             .map(drop)?)
     }
@@ -232,7 +232,7 @@ impl LiveObjects {
             let others: Vec<Value> = others.cloned().collect();
             let patch = value!({ "metadata": { "resourceVersion": (object.version()), "finalizers": others } });
             self.api
-                .patch(&resource, &key, "", Patch::Merge, &patch)
+                .patch(&resource, &key, "", PatchType::Merge, &patch)
                 .await
                 .map(drop)
         });
@@ -243,7 +243,7 @@ impl LiveObjects {
     }
 }
 
-fn identity(resource: &Resource, object: &Object) -> ObjectIdentity {
+fn identity(resource: &ResourceType, object: &Object) -> ObjectIdentity {
     let kind = KindName {
         kind: (&*resource.kind).into(),
         api_version: resource.api_version().into(),

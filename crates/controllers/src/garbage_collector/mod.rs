@@ -30,7 +30,7 @@ use std::time::Duration;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::failure_log::FailureLog;
 use mizzen_sdk::queue::Queue;
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 use mizzen_value::{Value, value};
 
 use crate::metadata_informers::{MetadataHandler, MetadataInformers, ObjectMetadataList};
@@ -70,7 +70,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         failures: FailureLog::after(WARN_AFTER),
     });
     metadata_informers.add_handler(Arc::new(Arc::downgrade(&collector)));
-    let work = Controller::default()
+    let work = Controller::new(&context)
         .with_task(metadata_informers.clone().run())
         .with_metrics(collector.to_delete.clone())
         .with_metrics(collector.to_orphan.clone());
@@ -169,11 +169,11 @@ impl GarbageCollector {
 
 impl ObjectIdentity {
     /// The involved object of an event.
-    fn involved_object(&self) -> (Resource, Object) {
+    fn involved_object(&self) -> (ResourceType, Object) {
         let api_version = &*self.kind.api_version;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let own = |text: &str| Cow::Owned(text.to_string());
-        let resource = Resource {
+        let resource = ResourceType {
             group: own(group),
             version: own(version),
             plural: own(""),
@@ -188,7 +188,7 @@ impl ObjectIdentity {
 }
 
 impl MetadataHandler for GarbageCollector {
-    fn on_replace(&self, of: &Resource, objects: ObjectMetadataList) {
+    fn on_replace(&self, of: &ResourceType, objects: ObjectMetadataList) {
         let effects = {
             let mut graph = self.graph.lock();
             let kind = graph.kind(&of.api_version(), &of.kind);
@@ -197,7 +197,7 @@ impl MetadataHandler for GarbageCollector {
         self.enqueue_effects(effects);
     }
 
-    fn on_update(&self, of: &Resource, object: &Value) {
+    fn on_update(&self, of: &ResourceType, object: &Value) {
         let effects = {
             let mut graph = self.graph.lock();
             let kind = graph.kind(&of.api_version(), &of.kind);
@@ -206,7 +206,7 @@ impl MetadataHandler for GarbageCollector {
         self.enqueue_effects(effects);
     }
 
-    fn on_delete(&self, _of: &Resource, object: &Value) {
+    fn on_delete(&self, _of: &ResourceType, object: &Value) {
         let effects = self
             .graph
             .lock()
@@ -214,7 +214,7 @@ impl MetadataHandler for GarbageCollector {
         self.enqueue_effects(effects);
     }
 
-    fn on_watch_stopped(&self, of: &Resource) {
+    fn on_watch_stopped(&self, of: &ResourceType) {
         let effects = {
             let mut graph = self.graph.lock();
             let kind = graph.kind(&of.api_version(), &of.kind);

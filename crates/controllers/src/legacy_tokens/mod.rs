@@ -6,8 +6,8 @@ mod plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use mizzen_kinds::references;
-use mizzen_sdk::api::{DeleteOptions, Patch};
+use mizzen_component_helpers::references;
+use mizzen_sdk::dynamic::{DeleteOptions, PatchType};
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS};
 use mizzen_sdk::write::{is_conflict, is_not_found};
@@ -36,7 +36,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let secrets = context.informer(&SECRETS);
     let accounts = context.informer(&SERVICE_ACCOUNTS);
     let pods = context.informer(&PODS);
-    Controller::default().with_task(
+    Controller::new(&context).with_task(
         LegacyTokenCleaner {
             context,
             secrets,
@@ -129,7 +129,7 @@ impl LegacyTokenCleaner {
             .set(INVALID_SINCE, today);
         self.context
             .api
-            .patch(&SECRETS, &secret.key(), "", Patch::Merge, &change)
+            .patch(&SECRETS, &secret.key(), "", PatchType::Merge, &change)
             .await?;
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::Request;
 use kube::{Client, Error};
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 use mizzen_value::{Str, Value};
 
 /// Aggregated discovery: all groups in two responses, preferred version first.
@@ -24,7 +24,7 @@ pub(crate) struct DiscoveredKinds {
 /// One version of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DiscoveredKind {
-    pub resource: Resource,
+    pub resource: ResourceType,
     pub verbs: Vec<Str>,
     /// Whether it is the preferred version of its kind.
     pub is_preferred: bool,
@@ -73,7 +73,7 @@ impl DiscoveredKinds {
         }
         for kind in version["resources"].list() {
             let plural = kind["resource"].str().to_string();
-            let resource = Resource {
+            let resource = ResourceType {
                 group: Cow::Owned(group.into()),
                 version: Cow::Owned(name.into()),
                 plural: Cow::Owned(plural.clone()),
@@ -104,9 +104,9 @@ impl DiscoveredKinds {
     }
 
     /// The resource of an owner reference's apiVersion and kind.
-    pub(crate) fn find(&self, api_version: &str, kind: &str) -> Option<&Resource> {
+    pub(crate) fn find(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let is_meant = |resource: &&Resource| {
+        let is_meant = |resource: &&ResourceType| {
             resource.kind == kind && resource.version == version && resource.group == group
         };
         self.kinds.iter().map(|kind| &kind.resource).find(is_meant)

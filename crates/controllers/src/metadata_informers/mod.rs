@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube::Client;
-use mizzen_sdk::Resource;
+use mizzen_sdk::ResourceType;
 use mizzen_sdk::failure_log::FailureLog;
 use mizzen_value::Value;
 use tokio::sync::{Mutex, Notify, watch};
@@ -37,16 +37,16 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// Handles events of all kinds. The events of one object arrive in order.
 pub(crate) trait MetadataHandler: Send + Sync {
     /// The watch has listed all objects of a kind.
-    fn on_replace(&self, of: &Resource, objects: ObjectMetadataList);
+    fn on_replace(&self, of: &ResourceType, objects: ObjectMetadataList);
 
     /// An object was added or changed.
-    fn on_update(&self, of: &Resource, object: &Value);
+    fn on_update(&self, of: &ResourceType, object: &Value);
 
     /// An object was deleted.
-    fn on_delete(&self, of: &Resource, object: &Value);
+    fn on_delete(&self, of: &ResourceType, object: &Value);
 
     /// A kind is not watched any more. Its objects may still exist.
-    fn on_watch_stopped(&self, _of: &Resource) {}
+    fn on_watch_stopped(&self, _of: &ResourceType) {}
 
     /// Discovery has changed.
     fn on_discovery(&self) {}
@@ -54,25 +54,25 @@ pub(crate) trait MetadataHandler: Send + Sync {
 
 /// For handlers that hold the informers: a strong reference would be a cycle.
 impl<L: MetadataHandler> MetadataHandler for Weak<L> {
-    fn on_replace(&self, of: &Resource, objects: ObjectMetadataList) {
+    fn on_replace(&self, of: &ResourceType, objects: ObjectMetadataList) {
         if let Some(listener) = self.upgrade() {
             listener.on_replace(of, objects);
         }
     }
 
-    fn on_update(&self, of: &Resource, object: &Value) {
+    fn on_update(&self, of: &ResourceType, object: &Value) {
         self.upgrade()
             .iter()
             .for_each(|listener| listener.on_update(of, object));
     }
 
-    fn on_delete(&self, of: &Resource, object: &Value) {
+    fn on_delete(&self, of: &ResourceType, object: &Value) {
         self.upgrade()
             .iter()
             .for_each(|listener| listener.on_delete(of, object));
     }
 
-    fn on_watch_stopped(&self, of: &Resource) {
+    fn on_watch_stopped(&self, of: &ResourceType) {
         self.upgrade()
             .iter()
             .for_each(|listener| listener.on_watch_stopped(of));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::fifo::Delta;
 use mizzen_sdk::watch::{ListWatch, Reflector, Sink};
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 use mizzen_value::{Value, json};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -28,7 +28,7 @@ const DROPPED_METADATA: [&str; 3] = ["managedFields", "annotations", "labels"];
 /// The running watches.
 #[derive(Default)]
 pub(super) struct MetadataWatches {
-    kinds: HashMap<Resource, MetadataWatch>,
+    kinds: HashMap<ResourceType, MetadataWatch>,
     tasks: JoinSet<()>,
 }
 
@@ -44,16 +44,16 @@ impl MetadataWatches {
         metadata_informers: &Arc<MetadataInformersShared>,
         served: &DiscoveredKinds,
     ) {
-        let wanted: HashSet<&Resource> = served
+        let wanted: HashSet<&ResourceType> = served
             .preferred(&["delete", "list", "watch"])
             .map(|kind| &kind.resource)
             .filter(|resource| !IGNORED_RESOURCES.contains(&(&resource.group, &resource.plural)))
             .collect();
         // The kinds of a group that failed discovery may still exist.
-        let is_lost = |resource: &Resource| {
+        let is_lost = |resource: &ResourceType| {
             !wanted.contains(resource) && !served.failures.contains_key(&resource.api_version())
         };
-        let lost: Vec<Resource> = self
+        let lost: Vec<ResourceType> = self
             .kinds
             .keys()
             .filter(|resource| is_lost(resource))
@@ -69,7 +69,7 @@ impl MetadataWatches {
     fn start_watch(
         &mut self,
         metadata_informers: &Arc<MetadataInformersShared>,
-        resource: &Resource,
+        resource: &ResourceType,
     ) {
         if self.kinds.contains_key(resource) {
             return;
@@ -98,7 +98,7 @@ impl MetadataWatches {
     fn stop_watch(
         &mut self,
         metadata_informers: &Arc<MetadataInformersShared>,
-        resource: &Resource,
+        resource: &ResourceType,
     ) {
         let Some(followed) = self.kinds.remove(resource) else {
             return;
@@ -127,7 +127,7 @@ impl<'a> ObjectMetadataList<'a> {
 /// Passes the events of one kind to the handlers.
 struct HandlerSink {
     metadata_informers: Arc<MetadataInformersShared>,
-    of: Resource,
+    of: ResourceType,
     is_known: Arc<AtomicBool>,
 }
 

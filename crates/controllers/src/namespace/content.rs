@@ -2,11 +2,11 @@
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use mizzen_kinds::pod_state::is_terminal;
-use mizzen_sdk::api::{Api, DeleteOptions, ListOptions};
+use mizzen_component_helpers::pod_state::is_terminal;
+use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient, ListOptions};
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::{Value, time};
 
 use super::conditions::DeletionProgress;
@@ -34,7 +34,7 @@ pub(super) struct ContentDeletion {
 
 /// Deletes the content of a namespace.
 pub(super) struct ResourcesDeleter<'a> {
-    pub api: &'a Api,
+    pub api: &'a DynamicClient,
     /// The namespace, which is being deleted.
     pub namespace: &'a Object,
     /// The wall clock, in seconds since 1970.
@@ -79,7 +79,10 @@ impl ResourcesDeleter<'_> {
         outcome
     }
 
-    async fn delete_kind<'k>(&self, kind: &'k DiscoveredKind) -> (&'k Resource, RemainingContent) {
+    async fn delete_kind<'k>(
+        &self,
+        kind: &'k DiscoveredKind,
+    ) -> (&'k ResourceType, RemainingContent) {
         (&kind.resource, self.delete_and_list(kind).await)
     }
 
@@ -116,12 +119,12 @@ impl ResourcesDeleter<'_> {
 
     fn unexpected(
         &self,
-        Resource {
+        ResourceType {
             group,
             version,
             plural,
             ..
-        }: &Resource,
+        }: &ResourceType,
     ) -> String {
         let name = self.namespace.name();
         format!(
@@ -157,7 +160,7 @@ impl ResourcesDeleter<'_> {
         Ok(())
     }
 
-    async fn list(&self, resource: &Resource) -> Result<Vec<Object>, kube::Error> {
+    async fn list(&self, resource: &ResourceType) -> Result<Vec<Object>, kube::Error> {
         self.api
             .metadata_only()
             .list(resource, self.namespace.name(), &ListOptions::default())
@@ -166,7 +169,7 @@ impl ResourcesDeleter<'_> {
 
     /// The estimate for a kind, in seconds: pods have their grace period, minus the time since the
     /// namespace was deleted.
-    async fn estimate(&self, resource: &Resource) -> Result<i64, kube::Error> {
+    async fn estimate(&self, resource: &ResourceType) -> Result<i64, kube::Error> {
         if *resource != PODS {
             return Ok(0);
         }
@@ -242,7 +245,7 @@ impl RemainingContent {
 }
 
 impl ContentDeletion {
-    fn add(&mut self, resource: &Resource, left: RemainingContent) {
+    fn add(&mut self, resource: &ResourceType, left: RemainingContent) {
         self.estimate = self.estimate.max(left.estimate);
         self.progress.errors.extend(left.error);
         if left.n_objects > 0 {

@@ -9,11 +9,12 @@ mod content;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::controller::{Context, dynamic};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::queue::{Exponential, MaxOf, Options, Queue, TokenBucket};
 use mizzen_sdk::resource::NAMESPACES;
 use mizzen_sdk::write::{is_conflict, is_not_found};
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::Value;
 
 use crate::metadata_informers::{DiscoveredKinds, MetadataHandler, ObjectMetadataList};
@@ -36,24 +37,21 @@ struct NamespaceController {
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("namespace-controller");
     let queue = queue();
-    let todo = queue.clone();
-    context
-        .informer(&NAMESPACES)
-        .add_handler(move |event: Event<Object>| {
-            if event
-                .object()
-                .object()
-                .is_ok_and(|namespace| namespace.is_terminating())
-            {
-                todo.add_after(event.key().clone(), DELETION_GRACE);
-            }
-        });
     let metadata_informers = context.metadata_informers().clone();
     metadata_informers.add_handler(Arc::new(ContentHandler {
         namespaces: context.informer(&NAMESPACES),
         todo: queue.clone(),
     }));
-    Controller::new(queue, WORKERS, Arc::new(NamespaceController { context }))
+    let source = dynamic(&NAMESPACES).handler(|event, queue| {
+        let namespace = event.object().object();
+        if namespace.is_ok_and(|namespace| namespace.is_terminating()) {
+            queue.add_after(event.key().clone(), DELETION_GRACE);
+        }
+    });
+    Controller::for_kind(&context, source)
+        .queue(queue)
+        .workers(WORKERS)
+        .reconcile(NamespaceController { context })
         .with_task(metadata_informers.run())
 }
 
@@ -65,11 +63,11 @@ struct ContentHandler {
 }
 
 impl MetadataHandler for ContentHandler {
-    fn on_replace(&self, _of: &Resource, _objects: ObjectMetadataList) {}
+    fn on_replace(&self, _of: &ResourceType, _objects: ObjectMetadataList) {}
 
-    fn on_update(&self, _of: &Resource, _object: &Value) {}
+    fn on_update(&self, _of: &ResourceType, _object: &Value) {}
 
-    fn on_delete(&self, _of: &Resource, object: &Value) {
+    fn on_delete(&self, _of: &ResourceType, object: &Value) {
         let key = Key::cluster(object["metadata"]["namespace"].str());
         if self
             .namespaces
@@ -98,14 +96,14 @@ fn queue() -> Queue<Key> {
 }
 
 impl Reconcile for NamespaceController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         // Several clients write a terminating namespace, so the cache is not enough.
         let found = self.context.api.find(&NAMESPACES, key).await?;
         let Some(namespace) = found.filter(Object::is_terminating) else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         match self.sync_namespace(namespace).await {
-            Err(Error::Api(error)) if is_not_found(&error) => Ok(Action::AwaitChange),
+            Err(Error::Api(error)) if is_not_found(&error) => Ok(Action::done()),
             outcome => outcome,
         }
     }
@@ -119,7 +117,7 @@ impl NamespaceController {
             namespace = api.update_status(&NAMESPACES, &namespace).await?;
         }
         if namespace["spec"]["finalizers"].list().is_empty() {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         }
         let served = DiscoveredKinds::discover(api.client()).await?;
         let sweep = ResourcesDeleter {
@@ -137,9 +135,9 @@ impl NamespaceController {
         let problems: Vec<String> = problems.collect();
         let namespace = self.write_conditions(namespace, &outcome.progress).await?;
         match (problems.is_empty(), outcome.estimate) {
-            (false, _) => Err(Error::Other(problems.join(", "))),
+            (false, _) => Err(Error::other(problems.join(", "))),
             (true, 0) => self.finalize(namespace).await,
-            (true, seconds) => Ok(Action::Requeue(Duration::from_secs(
+            (true, seconds) => Ok(Action::requeue_after(Duration::from_secs(
                 seconds.unsigned_abs() / 2 + 1,
             ))),
         }
@@ -173,6 +171,6 @@ impl NamespaceController {
             .api
             .update_at(&NAMESPACES, "finalize", &namespace)
             .await?;
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }

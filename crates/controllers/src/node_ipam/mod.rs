@@ -3,16 +3,15 @@
 mod cidr_set;
 
 use parking_lot::Mutex;
-use std::sync::Arc;
 
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Options, Reconcile};
 use cidr_set::CidrSet;
 
@@ -36,38 +35,38 @@ pub fn check_range(text: &str, masks: NodeMasks) -> Result<(), RangeError> {
 /// Creates the controller. Without a cluster CIDR it does nothing.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     if context.options.pod_ranges.is_empty() {
-        return Controller::default();
+        return Controller::new(context);
     }
     let context = context
         .named("node-controller")
         .with_event_source("cidrAllocator");
-    let queue = context.queue("cidrallocator_node");
     let nodes = context.informer(&NODES);
-    enqueue_objects(&nodes, &queue);
-    let reconciler = RangeAllocator {
-        context,
-        nodes,
-        ranges: Mutex::default(),
-    };
-    Controller::new(queue, 4, Arc::new(reconciler))
+    Controller::for_kind(&context, &NODES)
+        .queue_name("cidrallocator_node")
+        .workers(4)
+        .reconcile(RangeAllocator {
+            context,
+            nodes,
+            ranges: Mutex::default(),
+        })
 }
 
 impl Reconcile for RangeAllocator {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         self.occupy_existing()?;
         let Some(node) = self.nodes.lister().by_key(key)? else {
             self.ranges
                 .lock()
                 .iter_mut()
                 .for_each(|range| range.release(key.name()));
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         if !node["spec"]["podCIDRs"].list().is_empty() {
             occupy(&mut self.ranges.lock(), &node);
         } else if !node.is_terminating() {
             self.allocate(&node).await?;
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -86,7 +85,7 @@ impl RangeAllocator {
                 .iter()
                 .map(|text| CidrSet::new(text, *node_masks));
             let made: Result<Vec<CidrSet>, RangeError> = made.collect();
-            *ranges = made.map_err(|error| Error::Other(error.to_string()))?;
+            *ranges = made.map_err(|error| Error::other(error.to_string()))?;
             for range in ranges.iter_mut() {
                 service_ranges
                     .iter()
@@ -114,14 +113,12 @@ impl RangeAllocator {
         let Some(blocks) = blocks else {
             self.release(node);
             self.record_event(node, "CIDRNotAvailable");
-            return Err(Error::Other(
-                "every block of the cluster's range is taken".into(),
-            ));
+            return Err(Error::other("every block of the cluster's range is taken"));
         };
         let patch = value!({"spec": {"podCIDR": (blocks[0].clone()), "podCIDRs": blocks}});
         let api = &self.context.api;
         let outcome = api
-            .patch(&NODES, &node.key(), "", Patch::Strategic, &patch)
+            .patch(&NODES, &node.key(), "", PatchType::Strategic, &patch)
             .await;
         if let Err(error) = outcome {
             // Without a response, the server may have stored the podCIDR.

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use mizzen_value::{Value, time, value};
-
-use crate::common::pod::condition;
+use mizzen_workloads::common::pod::condition;
 
 /// The options of node monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,25 +5,29 @@
 
 mod health;
 mod labels_and_taints;
+mod metrics;
 mod monitor;
 mod pods;
 mod taint_queue;
 mod taints;
 mod zones;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::Entry;
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{LEASES, NODES, PODS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
+use mizzen_workloads::common::pod::condition;
 
-use crate::common::owner_events::enqueue_objects;
-use crate::common::pod::condition;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
+use metrics::NodeCollectorMetrics;
 use monitor::HealthMonitor;
+use zones::ZoneStates;
 
 pub use health::NodeMonitor;
 
@@ -31,51 +35,44 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("node-controller");
     let (nodes, pods) = (context.informer(&NODES), context.informer(&PODS));
     pod_index::add_node_index(&pods);
-    let monitor = HealthMonitor::new(
-        context.clone(),
-        nodes.clone(),
-        pods.clone(),
-        context.informer(&LEASES),
-    );
-    let queue = context.queue("node_lifecycle_controller");
-    enqueue_objects(&nodes, &queue);
-    let sync = TaintAndLabelSync {
+    let metrics = Arc::<NodeCollectorMetrics>::default();
+    let monitor = HealthMonitor {
         context: context.clone(),
         nodes: nodes.clone(),
+        pods: pods.clone(),
+        leases: context.informer(&LEASES),
+        metrics: metrics.clone(),
+        known: HashMap::new(),
+        zones: ZoneStates::default(),
     };
-    Controller::new(queue, 8, Arc::new(sync))
-        .merge(watch_new_pods(&context, &nodes, &pods))
+    let new_pods = Controller::for_kind(&context, dynamic(&PODS).filter(node_assigned()))
+        .queue_name("node_lifecycle_controller_pods")
+        .workers(4)
+        .reconcile(NewPods {
+            context: context.clone(),
+            nodes: nodes.clone(),
+            pods,
+        });
+    Controller::for_kind(&context, &NODES)
+        .queue_name("node_lifecycle_controller")
+        .workers(8)
+        .reconcile(TaintAndLabelSync { context, nodes })
+        .merge(new_pods)
         .with_task(monitor.run())
+        .with_metrics(metrics)
 }
 
 /// Pods that are added to a node that is not ready.
 ///
 /// Kubernetes: only the addition counts; a pod that becomes ready on such a node later stays ready
 /// until the node's heartbeats stop (node_lifecycle_controller.go).
-fn watch_new_pods(
-    context: &ControllerContext,
-    nodes: &Informer<Object>,
-    pods: &Informer<Object>,
-) -> Controller {
-    let queue = context.queue("node_lifecycle_controller_pods");
-    let todo = queue.clone();
+fn node_assigned() -> Predicate<Object> {
     let node_of = |pod: &Entry<Object>| pod.text_at(&["spec", "nodeName"]);
-    pods.add_handler(move |event: Event<Object>| {
-        let came = match &event {
-            Event::Added { object, initial } => !initial && node_of(object).is_some(),
-            Event::Updated { old, new } => node_of(old) != node_of(new),
-            Event::Deleted { .. } => false,
-        };
-        if came {
-            todo.add(event.key().clone());
-        }
-    });
-    let new_pods = NewPods {
-        context: context.clone(),
-        nodes: nodes.clone(),
-        pods: pods.clone(),
-    };
-    Controller::new(queue, 4, Arc::new(new_pods))
+    Predicate::new(move |event| match event {
+        Event::Added { object, initial } => !initial && node_of(object).is_some(),
+        Event::Updated { old, new } => node_of(old) != node_of(new),
+        Event::Deleted { .. } => false,
+    })
 }
 
 struct TaintAndLabelSync {
@@ -84,9 +81,9 @@ struct TaintAndLabelSync {
 }
 
 impl Reconcile for TaintAndLabelSync {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(node) = self.nodes.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let now = self.context.now_text();
         if labels_and_taints::taints(&node, &now).is_some() {
@@ -99,10 +96,10 @@ impl Reconcile for TaintAndLabelSync {
             let patch = value!({"metadata": {"labels": labels}});
             self.context
                 .api
-                .patch(&NODES, key, "", Patch::Merge, &patch)
+                .patch(&NODES, key, "", PatchType::Merge, &patch)
                 .await?;
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -113,17 +110,17 @@ struct NewPods {
 }
 
 impl Reconcile for NewPods {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(pod) = self.pods.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let Some(node) = self.nodes.lister().get(pod["spec"]["nodeName"].str())? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let ready = condition(&node, "Ready");
         if ready.is_some_and(|ready| ready["status"].str() != "True") {
             pods::mark_pod_not_ready(&self.context, &pod).await?;
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }

@@ -1,6 +1,7 @@
 //! The health monitor: checks all nodes periodically, and adds and removes NoExecute taints.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,12 +13,13 @@ use mizzen_sdk::resource::NODES;
 use mizzen_sdk::write::is_conflict;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use mizzen_workloads::common::pod::condition;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::health::{CheckTime, NodeHealth, NodeHealthCheck, check_health};
+use super::metrics::NodeCollectorMetrics;
 use super::zones::{DisruptionChange, ZoneStates, zone_of};
 use super::{pods, taints};
-use crate::common::pod::condition;
 use crate::{ControllerContext, pod_index, taint};
 
 /// How often the taint queues are processed.
@@ -36,12 +38,13 @@ pub(super) struct HealthMonitor {
     pub nodes: Informer<Object>,
     pub pods: Informer<Object>,
     pub leases: Informer<Object>,
-    known: HashMap<String, MonitoredNode>,
-    zones: ZoneStates,
+    pub metrics: Arc<NodeCollectorMetrics>,
+    pub known: HashMap<String, MonitoredNode>,
+    pub zones: ZoneStates,
 }
 
 /// A monitored node.
-struct MonitoredNode {
+pub(super) struct MonitoredNode {
     /// An entry of the cache; it is decoded for each check and not kept decoded.
     node: Entry<Object>,
     health: Option<NodeHealth>,
@@ -50,22 +53,6 @@ struct MonitoredNode {
 }
 
 impl HealthMonitor {
-    pub(super) fn new(
-        context: ControllerContext,
-        nodes: Informer<Object>,
-        pods: Informer<Object>,
-        leases: Informer<Object>,
-    ) -> HealthMonitor {
-        HealthMonitor {
-            context,
-            nodes,
-            pods,
-            leases,
-            known: HashMap::new(),
-            zones: ZoneStates::default(),
-        }
-    }
-
     /// Runs until the future is dropped.
     pub(super) async fn run(mut self) {
         let mut checks = interval(self.context.options.node_monitor.period);
@@ -79,7 +66,7 @@ impl HealthMonitor {
     }
 
     async fn monitor_node_health(&mut self) {
-        let nodes = self.nodes.store().list();
+        let (nodes, began) = (self.nodes.store().list(), Instant::now());
         self.classify_nodes(&nodes).await;
         let mut ready: BTreeMap<String, Vec<bool>> = BTreeMap::new();
         for some in nodes.chunks(MAX_CONCURRENT_UPDATES) {
@@ -94,6 +81,7 @@ impl HealthMonitor {
                 self.process_taint_base_eviction(&node, look).await;
             }
         }
+        self.metrics.set_zones(&ready, began);
         match self
             .zones
             .handle_disruption(&ready, self.context.monotonic_now())
@@ -313,9 +301,12 @@ impl HealthMonitor {
                     self.swap_taint(&name, taint::UNREACHABLE, taint::NOT_READY)
                         .await
                 }
-                _ => true,
+                // It is ready again.
+                _ => continue,
             };
-            if !is_done {
+            if is_done {
+                self.metrics.count_eviction(zone_of(&node));
+            } else {
                 self.zones
                     .taint_queue(&zone_of(&node), self.context.monotonic_now())
                     .add(&name);

@@ -1,6 +1,6 @@
 //! Writes the taints and labels of nodes; retries on conflict.
 
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::{Key, Object, write};
 use mizzen_value::{Value, value};
@@ -23,7 +23,7 @@ pub(super) async fn change(
         };
         context
             .api
-            .patch(&NODES, &key, "", Patch::Merge, &patch(&node, taints))
+            .patch(&NODES, &key, "", PatchType::Merge, &patch(&node, taints))
             .await
             .map(drop)
     };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::cache::{DecodeError, by_field};
+use mizzen_sdk::dynamic::{DeleteOptions, PatchType};
 use mizzen_sdk::failure_log::FailureLog;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{NODES, PODS};
@@ -48,7 +48,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         pods,
         nodes,
     };
-    Controller::default().with_task(async move {
+    Controller::new(&collector.context).with_task(async move {
         let (mut ticks, mut quarantine) = (interval(PERIOD), Quarantine::default());
         let failures = FailureLog::after(Duration::ZERO);
         loop {
@@ -153,7 +153,7 @@ impl PodGc {
     ) -> Result<(), kube::Error> {
         let (api, key) = (&self.context.api, pod.key());
         if let Some(change) = plan::failed_status(pod, is_orphan, &self.context.now_text()) {
-            api.patch(&PODS, &key, "status", Patch::Strategic, &change)
+            api.patch(&PODS, &key, "status", PatchType::Strategic, &change)
                 .await?;
         }
         let options = DeleteOptions {

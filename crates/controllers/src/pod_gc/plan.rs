@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_kinds::pod_state::is_terminal;
+use mizzen_component_helpers::pod_state::is_terminal;
 use mizzen_object::condition::{is_true, updated};
 use mizzen_sdk::{Object, condition};
 use mizzen_value::{Value, value};

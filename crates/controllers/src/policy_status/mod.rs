@@ -10,18 +10,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use http::Method;
-use mizzen_kinds::{Shapes, expression_kinds, expression_warnings};
+use mizzen_apiextensions::type_check::{Shapes, expression_kinds, expression_warnings};
 use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::Struct;
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::VALIDATING_ADMISSION_POLICIES;
-use mizzen_sdk::write::is_not_found;
+use mizzen_sdk::write::{ignore_not_found, is_not_found};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::common::api_errors::ignore_not_found;
-use crate::common::owner_events::enqueue_objects;
 use crate::metadata_informers::DiscoveredKinds;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
@@ -33,7 +32,7 @@ type KnownShapes = HashMap<GroupVersionKind, Arc<Struct>>;
 
 /// The built-in kinds.
 static BUILT_IN: LazyLock<KnownShapes> = LazyLock::new(|| {
-    mizzen_kinds::catalog()
+    mizzen_schemas::schemas()
         .kinds
         .iter()
         .map(|kind| (kind.gvk.clone(), kind.root.clone()))
@@ -47,23 +46,20 @@ struct PolicyStatusController {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("validatingadmissionpolicy-status-controller");
-    let queue = context.queue(MANAGER);
     let policies = context.informer(&VALIDATING_ADMISSION_POLICIES);
-    enqueue_objects(&policies, &queue);
-    Controller::new(
-        queue,
-        WORKERS,
-        Arc::new(PolicyStatusController { context, policies }),
-    )
+    Controller::for_kind(&context, &VALIDATING_ADMISSION_POLICIES)
+        .queue_name(MANAGER)
+        .workers(WORKERS)
+        .reconcile(PolicyStatusController { context, policies })
 }
 
 impl Reconcile for PolicyStatusController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let is_new = |policy: &Arc<Object>| {
             policy["metadata"]["generation"].int() > policy["status"]["observedGeneration"].int()
         };
         let Some(policy) = self.policies.lister().by_key(key)?.filter(is_new) else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let mut types = PolicyTypes {
             served: DiscoveredKinds::discover(self.context.api.client()).await?,
@@ -73,14 +69,14 @@ impl Reconcile for PolicyStatusController {
             self.load_shape(kind, &mut types.from_server).await?;
         }
         let status = status(&policy, expression_warnings(&policy, &types));
-        let how = Patch::Apply { manager: MANAGER };
+        let how = PatchType::Apply { manager: MANAGER };
         ignore_not_found(
             self.context
                 .api
                 .patch(&VALIDATING_ADMISSION_POLICIES, key, "status", how, &status)
                 .await,
         )?;
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mizzen_sdk::cache::Entry;
+use mizzen_sdk::controller::Context;
 use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, VOLUME_ATTRIBUTES_CLASSES,
 };
@@ -11,7 +13,6 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use super::FinalizerPlan;
-use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const FINALIZER: &str = "kubernetes.io/vac-protection";
@@ -26,38 +27,33 @@ struct VacProtection {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("volumeattributesclass-protection-controller");
-    let queue = context.queue("vacprotection");
-    let classes = context.informer(&VOLUME_ATTRIBUTES_CLASSES);
-    enqueue_objects(&classes, &queue);
-    let users = [
-        context.informer(&PERSISTENT_VOLUME_CLAIMS),
-        context.informer(&PERSISTENT_VOLUMES),
-    ];
+    let kinds = [&PERSISTENT_VOLUME_CLAIMS, &PERSISTENT_VOLUMES];
+    let users = kinds.map(|kind| context.informer(kind));
     let classes_of = |entry: &Entry<Object>| {
         let object = entry.object();
         object
             .map(|object| class_names(&object))
             .unwrap_or_default()
     };
+    // The object may not use the classes of its last state any more.
+    let on_user_event = move |event: &Event<Object>, queue: &Queue<Key>| {
+        if let Event::Updated { old: last, .. } | Event::Deleted { last, .. } = event {
+            let names = classes_of(last).into_iter();
+            names.for_each(|name| queue.add(Key::cluster(name)));
+        }
+    };
     for informer in &users {
         informer.add_index(CLASS, Arc::new(classes_of));
-        let todo = queue.clone();
-        // The object may not use the classes of its last state any more.
-        informer.add_handler(move |event: Event<Object>| {
-            if let Event::Updated { old: last, .. } | Event::Deleted { last, .. } = &event {
-                let names = classes_of(last);
-                names
-                    .into_iter()
-                    .for_each(|name| todo.add(Key::cluster(name)));
-            }
-        });
     }
-    let reconciler = VacProtection {
-        context,
-        classes,
-        users,
-    };
-    Controller::new(queue, 1, Arc::new(reconciler))
+    Controller::for_kind(&context, &VOLUME_ATTRIBUTES_CLASSES)
+        .watches_events(&PERSISTENT_VOLUME_CLAIMS, on_user_event)
+        .watches_events(&PERSISTENT_VOLUMES, on_user_event)
+        .queue_name("vacprotection")
+        .reconcile(VacProtection {
+            classes: context.informer(&VOLUME_ATTRIBUTES_CLASSES),
+            context,
+            users,
+        })
 }
 
 /// The classes of a claim or volume: wanted, current and target.
@@ -74,9 +70,9 @@ fn class_names(object: &Value) -> Vec<String> {
 }
 
 impl Reconcile for VacProtection {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(class) = self.classes.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let has_users = |users: &Informer<Object>| {
             users
@@ -100,7 +96,7 @@ impl Reconcile for VacProtection {
             }
             _ => (),
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 

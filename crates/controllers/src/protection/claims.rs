@@ -1,9 +1,9 @@
 //! PersistentVolumeClaim protection: the finalizer stays while a pod on a node uses the claim.
 
-use std::sync::Arc;
-
-use mizzen_sdk::api::ListOptions;
+use mizzen_component_helpers::pod_state::is_terminal;
 use mizzen_sdk::cache::Entry;
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::ListOptions;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
@@ -11,8 +11,6 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use super::FinalizerPlan;
-use crate::common::owner_events::enqueue_objects;
-use crate::common::pod::is_terminal;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -25,19 +23,18 @@ struct PvcProtection {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pvc-protection-controller");
-    let queue = context.queue("pvcprotection");
     let claims = context.informer(&PERSISTENT_VOLUME_CLAIMS);
     let pods = context.informer(&PODS);
     pod_index::add_claim_index(&pods);
-    enqueue_objects(&claims, &queue);
-    let todo = queue.clone();
-    pods.add_handler(move |event: Event<Object>| on_pod_event(&event, &todo));
-    let reconciler = PvcProtection {
-        context,
-        claims,
-        pods,
-    };
-    Controller::new(queue, 10, Arc::new(reconciler))
+    Controller::for_kind(&context, &PERSISTENT_VOLUME_CLAIMS)
+        .watches_events(&PODS, on_pod_event)
+        .queue_name("pvcprotection")
+        .workers(10)
+        .reconcile(PvcProtection {
+            context,
+            claims,
+            pods,
+        })
 }
 
 /// Enqueues the claims that a pod may not use any more, and those of its predecessor of the same
@@ -62,9 +59,9 @@ fn on_pod_event(event: &Event<Object>, todo: &Queue<Key>) {
 }
 
 impl Reconcile for PvcProtection {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(claim) = self.claims.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         match super::plan(&claim, FINALIZER) {
             FinalizerPlan::Nothing => (),
@@ -84,7 +81,7 @@ impl Reconcile for PvcProtection {
                 }
             }
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) use attributes_classes::start as start_attributes_classes;
 pub(crate) use claims::start as start_claims;
 pub(crate) use volumes::start as start_volumes;
 
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 
 use crate::{ControllerContext, Error};
 
@@ -30,7 +30,7 @@ fn plan(object: &Object, finalizer: &str) -> FinalizerPlan {
 
 async fn add_finalizer(
     context: &ControllerContext,
-    of: &Resource,
+    of: &ResourceType,
     object: &Object,
     finalizer: &str,
 ) -> Result<(), Error> {
@@ -46,7 +46,7 @@ async fn add_finalizer(
 
 async fn remove_finalizer(
     context: &ControllerContext,
-    of: &Resource,
+    of: &ResourceType,
     object: &Object,
     finalizer: &str,
 ) -> Result<(), Error> {

@@ -1,13 +1,11 @@
 //! PersistentVolume protection: the finalizer stays while the volume is bound.
 
-use std::sync::Arc;
-
+use mizzen_sdk::controller::Context;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::PERSISTENT_VOLUMES;
 use mizzen_sdk::{Key, Object};
 
 use super::FinalizerPlan;
-use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
@@ -19,16 +17,16 @@ struct PvProtection {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pv-protection-controller");
-    let queue = context.queue("pvprotection");
     let volumes = context.informer(&PERSISTENT_VOLUMES);
-    enqueue_objects(&volumes, &queue);
-    Controller::new(queue, 1, Arc::new(PvProtection { context, volumes }))
+    Controller::for_kind(&context, &PERSISTENT_VOLUMES)
+        .queue_name("pvprotection")
+        .reconcile(PvProtection { context, volumes })
 }
 
 impl Reconcile for PvProtection {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(volume) = self.volumes.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let is_used = volume["status"]["phase"].str() == "Bound";
         match super::plan(&volume, FINALIZER) {
@@ -41,6 +39,6 @@ impl Reconcile for PvProtection {
             }
             _ => (),
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }

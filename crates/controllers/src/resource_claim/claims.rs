@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
 use mizzen_sdk::write::is_not_found;
@@ -34,9 +35,9 @@ struct ClaimPlan {
 }
 
 impl Reconcile for ClaimSync {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(claim) = self.claims.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let gone = self.finished_consumers(&claim).await?;
         let plan = plan(&claim, &gone);
@@ -64,7 +65,7 @@ impl Reconcile for ClaimSync {
                 _ => (),
             }
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 

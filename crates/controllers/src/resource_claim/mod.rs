@@ -9,6 +9,7 @@ pub(crate) use names::{PodClaim, entries, pod_claim};
 use std::sync::Arc;
 
 use mizzen_sdk::cache::{Entry, IndexFunction, by_owner};
+use mizzen_sdk::controller::dynamic;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
@@ -29,8 +30,8 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("resource-claim-controller")
         .with_event_source("resource_claim");
-    let pod_queue = context.queue("resource_claim_pods");
-    let claim_queue = context.queue("resource_claim");
+    let pod_queue = Queue::new("resource_claim_pods");
+    let claim_queue = Queue::new("resource_claim");
     let (pods, claims) = (context.informer(&PODS), context.informer(&RESOURCE_CLAIMS));
     let templates = context.informer(&RESOURCE_CLAIM_TEMPLATES);
     claims.add_index(OF_POD, by_owner());
@@ -42,33 +43,33 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         BY_TEMPLATE,
         by(|pod| in_namespace(pod, names::template_names(pod))),
     );
-    let (todo, of_claims) = (pod_queue.clone(), claim_queue.clone());
-    pods.add_handler(move |event: Event<Object>| on_pod_event(&event, &todo, &of_claims));
-    let (todo, of_pods, all) = (claim_queue.clone(), pod_queue.clone(), pods.clone());
-    claims.add_handler(move |event: Event<Object>| {
-        todo.add(event.key().clone());
-        enqueue_pods(&all, BY_CLAIM, event.key(), &of_pods);
-    });
-    let (todo, all) = (pod_queue.clone(), pods.clone());
-    templates.add_handler(move |event: Event<Object>| {
-        enqueue_pods(&all, BY_TEMPLATE, event.key(), &todo)
-    });
-    let for_claims = ClaimSync {
-        context: context.clone(),
-        pods: pods.clone(),
-        claims: claims.clone(),
-    };
-    let for_pods = PodSync {
-        context,
-        pods,
-        claims,
-        templates,
-    };
-    Controller::new(pod_queue, 10, Arc::new(for_pods)).merge(Controller::new(
-        claim_queue,
-        10,
-        Arc::new(for_claims),
-    ))
+    let (of_claims, of_pods) = (claim_queue.clone(), pod_queue.clone());
+    let (claimed, templated) = (pods.clone(), pods.clone());
+    let on_pod = move |event: &_, queue: &_| on_pod_event(event, queue, &of_claims);
+    let sync_claims = Controller::for_kind(&context, &RESOURCE_CLAIMS)
+        .watches_events(&RESOURCE_CLAIMS, move |event, _| {
+            enqueue_pods(&claimed, BY_CLAIM, event.key(), &of_pods);
+        })
+        .queue(claim_queue)
+        .workers(10)
+        .reconcile(ClaimSync {
+            context: context.clone(),
+            pods: pods.clone(),
+            claims: claims.clone(),
+        });
+    Controller::for_kind(&context, dynamic(&PODS).handler(on_pod))
+        .watches_events(&RESOURCE_CLAIM_TEMPLATES, move |event, queue| {
+            enqueue_pods(&templated, BY_TEMPLATE, event.key(), queue);
+        })
+        .queue(pod_queue)
+        .workers(10)
+        .reconcile(PodSync {
+            context,
+            pods,
+            claims,
+            templates,
+        })
+        .merge(sync_claims)
 }
 
 /// Enqueues a pod with claims, and its claims if it may not need them any more.

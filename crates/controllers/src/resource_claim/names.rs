@@ -64,7 +64,7 @@ pub(super) fn template_names(pod: &Value) -> impl Iterator<Item = &str> {
 
 /// Whether none of the pod's containers runs or will run.
 pub(super) fn is_done(pod: &Object) -> bool {
-    crate::common::pod::is_terminal(pod)
+    mizzen_component_helpers::pod_state::is_terminal(pod)
         || (pod.is_terminating() && pod["spec"]["nodeName"].str().is_empty())
 }
 

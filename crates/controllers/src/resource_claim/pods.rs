@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
+use mizzen_sdk::write::message;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
 use super::OF_POD;
 use super::names::{PodClaim, entries, is_done, pod_claim};
-use crate::common::api_errors;
-use crate::common::cache_wait::wait_for_write;
 use crate::{Action, ControllerContext, Error, Reconcile};
 
 /// The annotation of a claim with the pod's entry for which it was generated.
@@ -33,11 +33,11 @@ pub(super) struct PodSync {
 }
 
 impl Reconcile for PodSync {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         // A finished pod needs no claims, and they must not be generated again.
         let needs = |pod: &Arc<Object>| !pod.is_terminating() && !is_done(pod);
         let Some(pod) = self.pods.lister().by_key(key)?.filter(needs) else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let mut made = Vec::new();
         for entry in entries(&pod) {
@@ -71,7 +71,7 @@ impl Reconcile for PodSync {
                     &PODS,
                     key,
                     "status",
-                    Patch::Apply { manager: MANAGER },
+                    PatchType::Apply { manager: MANAGER },
                     &patch,
                 )
                 .await?;
@@ -79,7 +79,7 @@ impl Reconcile for PodSync {
         if !pod["spec"]["nodeName"].str().is_empty() {
             self.reserve_claims(&pod).await?;
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -102,7 +102,7 @@ impl PodSync {
             PodClaim::Unknown => {
                 let why =
                     "checking for claim before creating it: none of the supported fields are set";
-                return Err(Error::Other(why.into()));
+                return Err(Error::other(why));
             }
         };
         if let Some(name) = self.find_claim(pod, entry)? {
@@ -139,15 +139,10 @@ impl PodSync {
             let kind = format!("resourceclaimtemplate.{}", RESOURCE_CLAIM_TEMPLATES.group);
             let why =
                 format!("resource claim template {template:?}: {kind} {template:?} not found");
-            return Err(Error::Other(why));
+            return Err(Error::other(why));
         };
         // Kubernetes: it has no name yet, so the message has none (resourceclaim/controller.go).
-        let rejected = |error| {
-            Error::Other(format!(
-                "create ResourceClaim : {}",
-                api_errors::message(&error)
-            ))
-        };
+        let rejected = |error| Error::other(format!("create ResourceClaim : {}", message(&error)));
         let draft = claim_from_template(pod, entry, &known);
         let api = &self.context.api;
         let made = api
@@ -155,7 +150,7 @@ impl PodSync {
             .await
             .map_err(rejected)?;
         // The next sync must find it, or it would generate another one.
-        wait_for_write(&self.claims, &made).await;
+        self.claims.wait_for_write(&made).await;
         Ok(made.name().to_string())
     }
 

@@ -3,12 +3,12 @@
 //! Pods, services and claims are in informers of other controllers. Of other kinds only the count
 //! matters, for which the server does not send the objects.
 
-use mizzen_kinds::amounts::{Amounts, add};
-use mizzen_kinds::quota::{QuotaEvaluator, ScopeSelector, selectors};
-use mizzen_sdk::api::{Api, ListOptions};
+use mizzen_component_helpers::amounts::{Amounts, add};
+use mizzen_component_helpers::quota::{QuotaEvaluator, ScopeSelector, selectors};
+use mizzen_sdk::dynamic::{DynamicClient, ListOptions};
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES};
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 use mizzen_value::Value;
 use mizzen_value::quantity::{Quantity, QuantityFormat};
 
@@ -26,9 +26,9 @@ pub(super) enum UsageSource {
 
 /// Computes usage.
 pub(super) struct UsageCounter {
-    api: Api,
+    api: DynamicClient,
     /// The informers by resource.
-    cached: Vec<(Resource, Informer<Object>)>,
+    cached: Vec<(ResourceType, Informer<Object>)>,
 }
 
 /// Which usage is computed.
@@ -53,7 +53,7 @@ impl UsageCounter {
         }
     }
 
-    pub(super) fn cached(&self) -> &[(Resource, Informer<Object>)] {
+    pub(super) fn cached(&self) -> &[(ResourceType, Informer<Object>)] {
         &self.cached
     }
 
@@ -65,7 +65,7 @@ impl UsageCounter {
     ) -> (Amounts, Vec<Error>) {
         let (mut used, mut errors) = (Amounts::new(), Vec::new());
         for kind in served.preferred(&["create", "list", "watch", "delete"]) {
-            let Resource {
+            let ResourceType {
                 group,
                 plural,
                 namespaced,
@@ -89,7 +89,7 @@ impl UsageCounter {
 
     async fn kind_usage(
         &self,
-        resource: &Resource,
+        resource: &ResourceType,
         counted: &QuotaEvaluator,
         &UsageQuery { quota, source, now }: &UsageQuery<'_>,
     ) -> Result<Amounts, Error> {

@@ -9,11 +9,12 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_kinds::quota::QuotaEvaluator;
+use mizzen_component_helpers::quota::QuotaEvaluator;
+use mizzen_sdk::controller::{Context, dynamic};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::RESOURCE_QUOTAS;
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::Value;
 use tokio::time::interval;
 
@@ -40,17 +41,16 @@ struct Quotas {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("resourcequota-controller");
-    let queue = context.queue("resourcequota_primary");
+    let queue = Queue::new("resourcequota_primary");
     let quotas = context.informer(&RESOURCE_QUOTAS);
-    let todo = queue.clone();
-    quotas.add_handler(move |event: Event<Object>| {
+    let source = dynamic(&RESOURCE_QUOTAS).handler(|event, queue| {
         let is_urgent = event
             .object()
             .object()
             .is_ok_and(|quota| needs_initial_usage(&quota));
         match event {
-            _ if is_urgent => todo.add_with_priority(event.key().clone(), URGENT),
-            Event::Added { .. } => todo.add(event.key().clone()),
+            _ if is_urgent => queue.add_with_priority(event.key().clone(), URGENT),
+            Event::Added { .. } => queue.add(event.key().clone()),
             // Status updates are our own, or admission's.
             _ => {}
         }
@@ -65,13 +65,15 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     }
     let metadata_informers = context.metadata_informers().clone();
     metadata_informers.add_handler(Arc::new(enqueuer.clone()));
-    let reconcile = Arc::new(Quotas {
-        context,
-        quotas,
-        counter,
-        metadata_informers: metadata_informers.clone(),
-    });
-    Controller::new(queue, WORKERS, reconcile)
+    Controller::for_kind(&context, source)
+        .queue(queue)
+        .workers(WORKERS)
+        .reconcile(Quotas {
+            context,
+            quotas,
+            counter,
+            metadata_informers: metadata_informers.clone(),
+        })
         .with_task(metadata_informers.run())
         .with_task(async move {
             let mut ticks = interval(RESYNC);
@@ -86,7 +88,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
 /// Enqueues quotas when an object of the informer is deleted or its usage changes.
 fn watch_cached(
     context: &ControllerContext,
-    resource: &Resource,
+    resource: &ResourceType,
     cache: &Informer<Object>,
     enqueuer: QuotaEnqueuer,
 ) {
@@ -143,7 +145,7 @@ impl QuotaEnqueuer {
     }
 
     /// A resource changed in a namespace, or in all if it is empty.
-    fn enqueue_namespace(&self, of: &Resource, namespace: &str) {
+    fn enqueue_namespace(&self, of: &ResourceType, namespace: &str) {
         let Some(counted) = QuotaEvaluator::of(&of.group, &of.plural) else {
             return;
         };
@@ -162,13 +164,13 @@ impl QuotaEnqueuer {
 
 /// Kinds with an informer are handled by the informer's events.
 impl MetadataHandler for QuotaEnqueuer {
-    fn on_replace(&self, of: &Resource, _objects: ObjectMetadataList) {
+    fn on_replace(&self, of: &ResourceType, _objects: ObjectMetadataList) {
         self.enqueue_namespace(of, "");
     }
 
-    fn on_update(&self, _of: &Resource, _object: &Value) {}
+    fn on_update(&self, _of: &ResourceType, _object: &Value) {}
 
-    fn on_delete(&self, of: &Resource, object: &Value) {
+    fn on_delete(&self, of: &ResourceType, object: &Value) {
         if of.namespaced {
             self.enqueue_namespace(of, object["metadata"]["namespace"].str());
         }
@@ -181,10 +183,10 @@ impl MetadataHandler for QuotaEnqueuer {
 }
 
 impl Reconcile for Quotas {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let served = self.metadata_informers.wait_for_discovery().await;
         let Some(quota) = self.quotas.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let mut query = UsageQuery {
             quota: &quota,
@@ -192,7 +194,7 @@ impl Reconcile for Quotas {
             now: self.context.now().as_second(),
         };
         let (used, mut errors) = self.counter.usage(&served, &query).await;
-        let mut after = Action::AwaitChange;
+        let mut after = Action::done();
         let mut status_now = status(&quota, &used);
         if status_now
             .as_ref()
@@ -202,7 +204,7 @@ impl Reconcile for Quotas {
             query.source = UsageSource::Server;
             let (used, live_errors) = self.counter.usage(&served, &query).await;
             (status_now, errors) = (status(&quota, &used), live_errors);
-            after = Action::Requeue(SECOND_LOOK);
+            after = Action::requeue_after(SECOND_LOOK);
         }
         if let Some(status) = status_now {
             let mut quota = Object::clone(&quota);

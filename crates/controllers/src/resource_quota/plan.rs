@@ -1,7 +1,7 @@
 //! The status of a quota for a calculated usage.
 
-use mizzen_kinds::amounts::{Amounts, amounts};
-use mizzen_kinds::quota::QuotaEvaluator;
+use mizzen_component_helpers::amounts::{Amounts, amounts};
+use mizzen_component_helpers::quota::QuotaEvaluator;
 use mizzen_sdk::Object;
 use mizzen_value::{Map, Value};
 

@@ -1,15 +1,13 @@
 //! The root CA publisher: every namespace has the ConfigMap kube-root-ca.crt with the API server's
 //! CA bundle.
 
-use std::sync::Arc;
-
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{CONFIG_MAPS, NAMESPACES};
-use mizzen_sdk::write::is_not_found;
+use mizzen_sdk::write::{is_namespace_terminating, is_not_found};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::common::api_errors::is_namespace_terminating;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const NAME: &str = "kube-root-ca.crt";
@@ -26,38 +24,30 @@ struct RootCaPublisher {
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("root-ca-cert-publisher");
     let Some(certificate) = context.options.root_ca.clone() else {
-        return Controller::default();
+        return Controller::new(&context);
     };
-    let queue = context.queue("root_ca_cert_publisher");
+    let existing = Predicate::new(|event| !matches!(event, Event::Deleted { .. }));
     let configs = context.informer(&CONFIG_MAPS);
-    let todo = queue.clone();
-    configs.add_handler(move |event: Event<Object>| {
-        if event.key().name() == NAME {
-            todo.add(Key::cluster(event.key().namespace()));
-        }
-    });
-    let todo = queue.clone();
-    context
-        .informer(&NAMESPACES)
-        .add_handler(move |event: Event<Object>| {
-            if !matches!(event, Event::Deleted { .. }) {
-                todo.add(event.key().clone());
+    Controller::for_kind(&context, dynamic(&NAMESPACES).filter(existing))
+        .watches_events(&CONFIG_MAPS, |event, queue| {
+            if event.key().name() == NAME {
+                queue.add(Key::cluster(event.key().namespace()));
             }
-        });
-    let reconciler = RootCaPublisher {
-        context,
-        configs,
-        certificate,
-    };
-    Controller::new(queue, 1, Arc::new(reconciler))
+        })
+        .queue_name("root_ca_cert_publisher")
+        .reconcile(RootCaPublisher {
+            context,
+            configs,
+            certificate,
+        })
 }
 
 impl Reconcile for RootCaPublisher {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let known = self.configs.lister().by_key(&Key::new(key.name(), NAME))?;
         let api = &self.context.api;
         let outcome = match plan(known.as_deref(), key.name(), &self.certificate) {
-            RootCaPlan::Nothing => return Ok(Action::AwaitChange),
+            RootCaPlan::Nothing => return Ok(Action::done()),
             RootCaPlan::Create(config) => api.create(&CONFIG_MAPS, &config).await,
             RootCaPlan::Update(config) => api.update(&CONFIG_MAPS, &config).await,
         };
@@ -67,9 +57,9 @@ impl Reconcile for RootCaPublisher {
                 if known.is_none()
                     && (is_not_found(&error) || is_namespace_terminating(&error)) =>
             {
-                Ok(Action::AwaitChange)
+                Ok(Action::done())
             }
-            outcome => outcome.map(|_| Action::AwaitChange).map_err(Error::from),
+            outcome => outcome.map(|_| Action::done()).map_err(Error::from),
         }
     }
 }

@@ -4,7 +4,8 @@ mod plan;
 
 use std::sync::Arc;
 
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{SECRETS, SERVICE_ACCOUNTS};
 use mizzen_sdk::write::{is_conflict, is_not_found};
@@ -32,49 +33,41 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     // account.
     let context = context.clone();
     let Some(sign) = context.options.sign_token.clone() else {
-        return Controller::default();
+        return Controller::new(&context);
     };
-    let queue = context.queue("serviceaccount_tokens_secret");
-    let secrets = context.informer(&SECRETS);
-    let accounts = context.informer(&SERVICE_ACCOUNTS);
-    let todo = queue.clone();
-    secrets.add_handler(move |event: Event<Object>| {
-        if event
-            .object()
-            .object()
-            .is_ok_and(|secret| holds_token(&secret))
-        {
-            todo.add(event.key().clone());
-        }
+    let (secrets, accounts) = (
+        context.informer(&SECRETS),
+        context.informer(&SERVICE_ACCOUNTS),
+    );
+    let tokens = Predicate::new(|event: &Event<Object>| {
+        let secret = event.object().object();
+        secret.is_ok_and(|secret| holds_token(&secret))
     });
-    let (todo, known) = (queue.clone(), secrets.clone());
-    accounts.add_handler(move |event: Event<Object>| {
-        if let Event::Deleted { last, .. } = event {
-            let secrets = known
-                .lister()
-                .namespaced(last.key().namespace())
-                .list()
-                .unwrap_or_default();
-            let theirs = |secret: &&Arc<Object>| {
-                holds_token(secret) && secret.annotation(plan::NAME) == Some(last.key().name())
-            };
-            secrets
-                .iter()
-                .filter(theirs)
-                .for_each(|secret| todo.add(secret.key()));
-        }
-    });
-    let reconciler = TokensController {
-        context,
-        secrets,
-        accounts,
-        sign,
-    };
-    Controller::new(queue, WORKERS, Arc::new(reconciler))
+    let known = secrets.lister();
+    Controller::for_kind(&context, dynamic(&SECRETS).filter(tokens))
+        .watches_events(&SERVICE_ACCOUNTS, move |event, queue| {
+            if let Event::Deleted { last, .. } = event {
+                let secrets = known.namespaced(last.key().namespace()).list();
+                let theirs = |secret: &&Arc<Object>| {
+                    holds_token(secret) && secret.annotation(plan::NAME) == Some(last.key().name())
+                };
+                let secrets = secrets.unwrap_or_default();
+                let theirs = secrets.iter().filter(theirs);
+                theirs.for_each(|secret| queue.add(secret.key()));
+            }
+        })
+        .queue_name("serviceaccount_tokens_secret")
+        .workers(WORKERS)
+        .reconcile(TokensController {
+            context,
+            secrets,
+            accounts,
+            sign,
+        })
 }
 
 impl Reconcile for TokensController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         match self.secrets.lister().by_key(key)? {
             None => self.remove_secret_reference(key).await?,
             Some(secret) if holds_token(&secret) => match self.account_of(&secret).await? {
@@ -83,7 +76,7 @@ impl Reconcile for TokensController {
             },
             Some(_) => {}
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -132,7 +125,7 @@ impl TokensController {
         if !fill_secret(&mut secret, account, root_ca, |claims: &Value| {
             (self.sign)(claims)
         }) {
-            return Err(Error::Other("the token could not be signed".into()));
+            return Err(Error::other("the token could not be signed"));
         }
         // A concurrent update causes an event, which syncs the secret again.
         ignore_gone_or_conflict(self.context.api.update(&SECRETS, &secret).await)

@@ -2,16 +2,17 @@
 
 mod plan;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::controller::{Context, dynamic};
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{IP_ADDRESSES, SERVICE_CIDRS};
+use mizzen_sdk::write::ignore_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::common::api_errors::ignore_not_found;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use plan::{ServiceCidrPlan, plan};
 
@@ -29,40 +30,39 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("service-cidrs-controller")
         .with_event_source(MANAGER);
-    let queue = context.queue("ipaddresses");
     let ranges = context.informer(&SERVICE_CIDRS);
     let addresses = context.informer(&IP_ADDRESSES);
     // A ServiceCIDR in deletion may wait for any other ServiceCIDR or IPAddress.
-    let (todo, all) = (queue.clone(), ranges.clone());
-    let look_again = move || {
-        let going = all.lister().list().unwrap_or_default();
-        going
-            .iter()
-            .filter(|range| range.is_terminating())
-            .for_each(|range| todo.add(range.key()));
+    let all = ranges.lister();
+    let enqueue_terminating = move |queue: &Queue<Key>| {
+        let ranges = all.list().unwrap_or_default();
+        let terminating = ranges.iter().filter(|range| range.is_terminating());
+        terminating.for_each(|range| queue.add(range.key()));
     };
-    let (todo, look) = (queue.clone(), look_again.clone());
-    ranges.add_handler(move |event: Event<Object>| {
-        todo.add(event.key().clone());
-        look();
+    let of_addresses = enqueue_terminating.clone();
+    let source = dynamic(&SERVICE_CIDRS).handler(move |event, queue| {
+        queue.add(event.key().clone());
+        enqueue_terminating(queue);
     });
-    addresses.add_handler(move |event: Event<Object>| {
-        if !matches!(event, Event::Updated { .. }) {
-            look_again();
-        }
-    });
-    let reconciler = ServiceCidrController {
-        context,
-        ranges,
-        addresses,
-    };
-    Controller::new(queue, WORKERS, Arc::new(reconciler))
+    Controller::for_kind(&context, source)
+        .watches_events(&IP_ADDRESSES, move |event, queue| {
+            if !matches!(event, Event::Updated { .. }) {
+                of_addresses(queue);
+            }
+        })
+        .queue_name("ipaddresses")
+        .workers(WORKERS)
+        .reconcile(ServiceCidrController {
+            context,
+            ranges,
+            addresses,
+        })
 }
 
 impl Reconcile for ServiceCidrController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(range) = self.ranges.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let ranges = self.ranges.lister().list()?;
         let addresses = self.addresses.lister().list()?;
@@ -70,7 +70,7 @@ impl Reconcile for ServiceCidrController {
             ServiceCidrPlan::Serve => {
                 if !range.has_finalizer(FINALIZER) {
                     let finalizers = value!({"metadata": {"finalizers": [FINALIZER]}});
-                    self.patch(&range, "", Patch::Strategic, &finalizers)
+                    self.patch(&range, "", PatchType::Strategic, &finalizers)
                         .await?;
                 }
                 self.set_ready_condition(&range, ("True", "", "Kubernetes Service CIDR is ready"))
@@ -82,16 +82,17 @@ impl Reconcile for ServiceCidrController {
                     .await?;
             }
             ServiceCidrPlan::Wait(seconds) => {
-                return Ok(Action::Requeue(Duration::from_secs(seconds)));
+                return Ok(Action::requeue_after(Duration::from_secs(seconds)));
             }
             ServiceCidrPlan::RemoveFinalizer if range.has_finalizer(FINALIZER) => {
                 let change =
                     value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
-                self.patch(&range, "", Patch::Strategic, &change).await?;
+                self.patch(&range, "", PatchType::Strategic, &change)
+                    .await?;
             }
             ServiceCidrPlan::RemoveFinalizer => {}
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -121,22 +122,27 @@ impl ServiceCidrController {
             "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": name},
             "status": {"conditions": [(condition)]}
         });
-        self.patch(range, "status", Patch::Apply { manager: MANAGER }, &change)
-            .await
+        self.patch(
+            range,
+            "status",
+            PatchType::Apply { manager: MANAGER },
+            &change,
+        )
+        .await
     }
 
     async fn patch(
         &self,
         range: &Object,
         subresource: &str,
-        how: Patch<'_>,
+        how: PatchType<'_>,
         change: &Value,
     ) -> Result<(), Error> {
-        ignore_not_found(
+        Ok(ignore_not_found(
             self.context
                 .api
                 .patch(&SERVICE_CIDRS, &range.key(), subresource, how, change)
                 .await,
-        )
+        )?)
     }
 }

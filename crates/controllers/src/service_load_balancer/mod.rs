@@ -18,10 +18,11 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
-use mizzen_sdk::queue::{Exponential, Options, Queue};
+use mizzen_sdk::queue::Exponential;
 use mizzen_sdk::resource::SERVICES;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
@@ -47,46 +48,38 @@ struct ServiceController {
 /// Creates the controller. Without ranges it does nothing.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     if context.options.load_balancer_ranges.is_empty() {
-        return Controller::default();
+        return Controller::new(context);
     }
     let context = context.named("service-controller");
-    let limiter = Box::new(Exponential::new(RETRY_DELAYS.0, RETRY_DELAYS.1));
-    let queue = Queue::with(Options {
-        limiter,
-        ..Options::new("service")
-    });
     let services = context.informer(&SERVICES);
-    services.add_handler(on_service_event(queue.clone()));
-    let controller = ServiceController {
-        context,
-        services,
-        cloud: OnceLock::new(),
-    };
-    Controller::new(queue, WORKERS, Arc::new(controller))
+    let source = dynamic(&SERVICES).filter(Predicate::new(is_relevant));
+    Controller::for_kind(&context, source)
+        .queue_name("service")
+        .rate_limiter(Exponential::new(RETRY_DELAYS.0, RETRY_DELAYS.1))
+        .workers(WORKERS)
+        .reconcile(ServiceController {
+            context,
+            services,
+            cloud: OnceLock::new(),
+        })
 }
 
-/// Enqueues Services whose load balancer may change. A deletion matters only if the finalizer was
+/// Whether the load balancer of a Service may change. A deletion matters only if the finalizer was
 /// removed by hand: the sync then frees the address.
-fn on_service_event(queue: Queue<Key>) -> impl FnMut(Event<Object>) + Send + 'static {
-    move |event| {
-        let Ok(service) = event.object().object() else {
-            return;
-        };
-        let is_relevant = match &event {
-            Event::Updated { old, .. } => {
-                needs_cleanup(&service)
-                    || old.object().is_ok_and(|old| needs_update(&old, &service))
-            }
-            _ => wants_load_balancer(&service) || needs_cleanup(&service),
-        };
-        if is_relevant {
-            queue.add(event.key().clone());
+fn is_relevant(event: &Event<Object>) -> bool {
+    let Ok(service) = event.object().object() else {
+        return false;
+    };
+    match event {
+        Event::Updated { old, .. } => {
+            needs_cleanup(&service) || old.object().is_ok_and(|old| needs_update(&old, &service))
         }
+        _ => wants_load_balancer(&service) || needs_cleanup(&service),
     }
 }
 
 impl Reconcile for ServiceController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let service = self.services.lister().by_key(key)?;
         let uid = service.as_ref().map(|service| service.uid());
         if let Some(deleted) = self.cloud()?.take_other(key, uid) {
@@ -94,7 +87,7 @@ impl Reconcile for ServiceController {
             self.record(&deleted, "DeletedLoadBalancer", "Deleted load balancer");
         }
         let Some(service) = service else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let outcome = match wants_load_balancer(&service) && !needs_cleanup(&service) {
             true => self.ensure(&service).await,
@@ -108,7 +101,7 @@ impl Reconcile for ServiceController {
                 Note::warning("SyncLoadBalancerFailed", "", message),
             );
         }
-        outcome.map(|()| Action::AwaitChange)
+        outcome.map(|()| Action::done())
     }
 }
 
@@ -135,7 +128,7 @@ impl ServiceController {
         if !service.has_finalizer(FINALIZER) {
             let change = value!({"metadata": {"finalizers": [FINALIZER]}});
             self.patch(service, &change).await.map_err(|error| {
-                Error::Other(format!(
+                Error::other(format!(
                     "failed to add load balancer cleanup finalizer: {error}"
                 ))
             })?;
@@ -143,7 +136,7 @@ impl ServiceController {
         let addresses = self
             .cloud()?
             .ensure(service)
-            .map_err(|error| Error::Other(format!("failed to ensure load balancer: {error}")))?;
+            .map_err(|error| Error::other(format!("failed to ensure load balancer: {error}")))?;
         self.record(service, "EnsuredLoadBalancer", "Ensured load balancer");
         let ingress = addresses
             .iter()
@@ -158,7 +151,7 @@ impl ServiceController {
         if service.has_finalizer(FINALIZER) {
             let change = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
             self.patch(service, &change).await.map_err(|error| {
-                Error::Other(format!(
+                Error::other(format!(
                     "failed to remove load balancer cleanup finalizer: {error}"
                 ))
             })?;
@@ -179,7 +172,7 @@ impl ServiceController {
         let change = value!({"status": {"loadBalancer": {"ingress": ingress}}});
         match self.patch(service, &change).await {
             // The Service may be deleted as soon as it has no finalizer.
-            Err(error) if !is_not_found(&error) => Err(Error::Other(format!(
+            Err(error) if !is_not_found(&error) => Err(Error::other(format!(
                 "failed to update load balancer status: {error}"
             ))),
             _ => Ok(()),
@@ -188,7 +181,7 @@ impl ServiceController {
 
     /// Patches metadata and status through the status subresource, as the controller's role allows.
     async fn patch(&self, service: &Object, change: &Value) -> Result<(), kube::Error> {
-        let patch = Patch::Strategic;
+        let patch = PatchType::Strategic;
         self.context
             .api
             .patch(&SERVICES, &service.key(), "status", patch, change)

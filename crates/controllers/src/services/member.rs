@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use mizzen_kinds::pod_state::is_sidecar;
+use mizzen_component_helpers::pod_state::is_sidecar;
+use mizzen_component_helpers::pod_state::{is_ready, is_terminal};
 use mizzen_object::validate::ip::parse_sloppy;
 use mizzen_value::Value;
-
-use crate::common::pod::{self, is_ready, is_terminal};
+use mizzen_workloads::common::pod;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum IpFamily {

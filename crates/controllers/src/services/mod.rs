@@ -17,15 +17,14 @@ pub(crate) mod trigger;
 use std::time::Duration;
 
 use mizzen_object::select::LabelSelector;
+use mizzen_sdk::controller::objects_selecting;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::{Exponential, MaxOf, Options, Queue, TokenBucket};
 use mizzen_sdk::{Key, Object};
-use mizzen_value::{Value, value};
-
-use crate::select::objects_selecting;
+use mizzen_value::value;
 
 /// A service's selector; none if it selects nothing.
-pub(crate) fn selector(service: &Value) -> Option<LabelSelector> {
+pub(crate) fn selector(service: &Object) -> Option<LabelSelector> {
     let labels = &service["spec"]["selector"];
     LabelSelector::from_value(&value!({"matchLabels": (labels.clone())}))
         .filter(|_| member::selects_pods(service))
@@ -33,13 +32,11 @@ pub(crate) fn selector(service: &Value) -> Option<LabelSelector> {
 
 /// Enqueues the services that select or selected a pod, if an event changes their endpoints.
 pub(crate) fn enqueue_services_of_pod(
-    services: &Informer<Object>,
-    queue: &Queue<Key>,
-) -> impl FnMut(Event<Object>) + Send + 'static {
-    let (services, queue) = (services.clone(), queue.clone());
-    move |event| {
+    services: Informer<Object>,
+) -> impl FnMut(&Event<Object>, &Queue<Key>) + Send + 'static {
+    move |event, queue| {
         let mut pods = vec![event.object().object()];
-        if let Event::Updated { old, .. } = &event {
+        if let Event::Updated { old, .. } = event {
             pods.push(old.object());
         }
         let pods: Vec<_> = pods.into_iter().flatten().collect();
@@ -47,8 +44,8 @@ pub(crate) fn enqueue_services_of_pod(
             return;
         }
         for pod in pods {
-            let labels = &pod["metadata"]["labels"];
-            let behind = objects_selecting(&services, pod.namespace(), labels, selector);
+            let (store, labels) = (services.store(), pod.labels());
+            let behind = objects_selecting(store, pod.namespace(), &labels, selector);
             behind.iter().for_each(|service| queue.add(service.key()));
         }
     }

@@ -6,19 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::select::{LabelSelector, Requirement, SelectorOperator};
-use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::cache::{Entry, Version};
+use mizzen_sdk::controller::{index_labels, select_objects};
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::ENDPOINT_SLICES;
-use mizzen_sdk::write::is_not_found;
+use mizzen_sdk::write::{is_namespace_terminating, is_not_found, message};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use super::slice::{MANAGED_BY, SERVICE_NAME, SliceChanges};
-use crate::common::api_errors::{is_namespace_terminating, message};
-use crate::common::cache_wait::has_write_within;
-use crate::select::{index_labels, select_objects};
 use crate::{ControllerContext, Error};
 
 /// How long to wait for a write to reach the cache.
@@ -33,29 +31,32 @@ pub(crate) struct SlicePublisher {
 }
 
 impl SlicePublisher {
-    /// Writes slices with the managed-by label `manager`. When another client changes one, its
-    /// service is enqueued after `delay`.
+    /// Writes slices with the managed-by label `manager`. When another client changes one, the event
+    /// handler enqueues its service after `delay`.
     pub(crate) fn new(
         context: &ControllerContext,
         manager: &'static str,
-        queue: &Queue<Key>,
         delay: Duration,
-    ) -> SlicePublisher {
+    ) -> (
+        SlicePublisher,
+        impl FnMut(&Event<Object>, &Queue<Key>) + Send + use<>,
+    ) {
         let slices = context.informer(&ENDPOINT_SLICES);
         index_labels(&slices);
         let own = Arc::<SliceTracker>::default();
-        let (todo, known) = (queue.clone(), own.clone());
-        slices.add_handler(move |event: Event<Object>| {
-            for key in services_of_foreign_change(&event, manager, &known) {
-                todo.add_after(key, delay);
+        let known = own.clone();
+        let handler = move |event: &Event<Object>, queue: &Queue<Key>| {
+            for key in services_of_foreign_change(event, manager, &known) {
+                queue.add_after(key, delay);
             }
-        });
-        SlicePublisher {
+        };
+        let publisher = SlicePublisher {
             context: context.clone(),
             slices,
             manager,
             own,
-        }
+        };
+        (publisher, handler)
     }
 
     /// The slices of a service that are not being deleted.
@@ -82,7 +83,7 @@ impl SlicePublisher {
     ) -> Result<(), Error> {
         let of = format!("EndpointSlice for {kind} {}", owner.key());
         let failed = |what: String, error: &kube::Error| {
-            Error::Other(format!("failed to {what}: {}", message(error)))
+            Error::other(format!("failed to {what}: {}", message(error)))
         };
         for slice in changes.create.iter().filter(|_| !owner.is_terminating()) {
             match self.context.api.create(&ENDPOINT_SLICES, slice).await {
@@ -133,11 +134,9 @@ impl SlicePublisher {
     async fn track_and_wait(&self, slice: &Object) -> Result<(), Error> {
         let version = Version::parse(slice.version());
         self.own.note(slice.uid(), Some(version));
-        match has_write_within(PATIENCE, &self.slices, slice).await {
+        match self.slices.has_write_within(PATIENCE, slice).await {
             true => Ok(()),
-            false => Err(Error::Other(
-                "EndpointSlice informer cache is out of date".into(),
-            )),
+            false => Err(Error::other("EndpointSlice informer cache is out of date")),
         }
     }
 }

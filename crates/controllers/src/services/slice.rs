@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use mizzen_object::owner_references::controller_reference;
 use mizzen_value::{Value, value};
-
-use crate::common::template::generate_name;
+use mizzen_workloads::common::template::generate_name;
 
 /// The label with the name of the service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";

@@ -2,8 +2,7 @@
 
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
-
-use crate::common::pod::condition;
+use mizzen_workloads::common::pod::condition;
 
 const MIGRATING: &str = "StorageMigrating";
 

@@ -1,9 +1,10 @@
 //! Runs one migration. Each step writes the status, whose event enqueues the next one.
 
 use http::Method;
-use mizzen_sdk::api::{ListOptions, Patch};
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::{ListOptions, PatchType};
 use mizzen_sdk::resource::STORAGE_VERSION_MIGRATIONS;
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::Value;
 
 use super::rewrite::{RewriteOutcome, check_version, classify_error, empty_patch, is_due};
@@ -29,17 +30,17 @@ enum RewriteError {
 }
 
 impl Reconcile for Migrator {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         if !is_served(self.context.metadata_informers()).await {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         }
         let Some(migration) = self.find(key).await? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let served = self.context.metadata_informers().discovered();
         match next_step(&migration, &served, self.context.now().as_second()) {
-            MigrationStep::Nothing => Ok(Action::AwaitChange),
-            MigrationStep::Wait => Err(Error::Other("the resource is not known yet".into())),
+            MigrationStep::Nothing => Ok(Action::done()),
+            MigrationStep::Wait => Err(Error::other("the resource is not known yet")),
             MigrationStep::Fail(why) => self.fail(migration, &why).await,
             MigrationStep::RecordResourceVersion(resource) => {
                 self.record_resource_version(migration, resource).await
@@ -67,7 +68,7 @@ impl Migrator {
     async fn record_resource_version(
         &self,
         migration: Object,
-        of: &Resource,
+        of: &ResourceType,
     ) -> Result<Action, Error> {
         let path = format!("{}?limit=1", of.path(NO_NAMESPACE));
         let list = self.context.api.raw(Method::GET, &path, None).await?;
@@ -85,7 +86,7 @@ impl Migrator {
         .await
     }
 
-    async fn rewrite(&self, migration: Object, of: &Resource) -> Result<Action, Error> {
+    async fn rewrite(&self, migration: Object, of: &ResourceType) -> Result<Action, Error> {
         let now = || self.context.now_text();
         match self
             .rewrite_all(migration["status"]["resourceVersion"].str(), of)
@@ -103,7 +104,7 @@ impl Migrator {
 
     /// Rewrites all objects with a resourceVersion up to `noted`. Objects that were rewritten
     /// before are newer, so they are skipped.
-    async fn rewrite_all(&self, noted: &str, of: &Resource) -> Result<(), RewriteError> {
+    async fn rewrite_all(&self, noted: &str, of: &ResourceType) -> Result<(), RewriteError> {
         let api = self.context.api.metadata_only();
         let objects = api.list(of, "", &ListOptions::default()).await;
         for object in objects.map_err(|error| RewriteError::Trouble(error.into()))? {
@@ -114,16 +115,18 @@ impl Migrator {
         Ok(())
     }
 
-    async fn rewrite_one(&self, of: &Resource, object: &Object) -> Result<(), RewriteError> {
+    async fn rewrite_one(&self, of: &ResourceType, object: &Object) -> Result<(), RewriteError> {
         let api = self.context.api.metadata_only();
-        let how = Patch::Apply { manager: MANAGER };
-        let answer = api
+        let how = PatchType::Apply { manager: MANAGER };
+        let result = api
             .patch(of, &object.key(), "", how, &empty_patch(of, object))
             .await;
-        let Err(error) = answer else { return Ok(()) };
+        let Err(error) = result else { return Ok(()) };
         match classify_error(&error) {
             RewriteOutcome::Done => Ok(()),
-            RewriteOutcome::Retry(Some(wait)) => Err(RewriteError::Later(Action::Requeue(wait))),
+            RewriteOutcome::Retry(Some(wait)) => {
+                Err(RewriteError::Later(Action::requeue_after(wait)))
+            }
             RewriteOutcome::Retry(None) => Err(RewriteError::Trouble(error.into())),
             RewriteOutcome::Failed(why) => Err(RewriteError::Never(why)),
         }
@@ -145,6 +148,6 @@ impl Migrator {
             .api
             .update_status(&STORAGE_VERSION_MIGRATIONS, &migration)
             .await?;
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }

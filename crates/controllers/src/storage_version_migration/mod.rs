@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::STORAGE_VERSION_MIGRATIONS;
-use mizzen_sdk::{Key, Resource};
+use mizzen_sdk::{Key, ResourceType};
 use mizzen_value::Value;
 
 use crate::metadata_informers::{MetadataHandler, MetadataInformers, ObjectMetadataList};
@@ -36,27 +36,31 @@ const WORKERS: usize = 5;
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("storage-version-migrator-controller");
     let metadata_informers = context.metadata_informers().clone();
-    let turns = context.queue("migration_runner");
-    let migrations = context.queue("storage_version_migrator");
+    let turns = Queue::new("migration_runner");
+    let migrations = Queue::new("storage_version_migrator");
     metadata_informers.add_handler(Arc::new(MigrationEnqueuer {
         turns: turns.clone(),
     }));
-    let conductor = MigrationScheduler {
+    let scheduler = MigrationScheduler {
         context: context.clone(),
         running: migrations.clone(),
     };
-    Controller::new(turns, 1, Arc::new(conductor))
-        .merge(Controller::new(
-            migrations,
-            WORKERS,
-            Arc::new(Migrator { context }),
-        ))
+    let migrator = Controller::for_keys(&context)
+        .queue(migrations)
+        .workers(WORKERS)
+        .reconcile(Migrator {
+            context: context.clone(),
+        });
+    Controller::for_keys(&context)
+        .queue(turns)
+        .reconcile(scheduler)
+        .merge(migrator)
         .with_task(metadata_informers.run())
 }
 
 /// Whether the server has migrations; waits for discovery.
 async fn is_served(metadata_informers: &MetadataInformers) -> bool {
-    let Resource { kind, .. } = &STORAGE_VERSION_MIGRATIONS;
+    let ResourceType { kind, .. } = &STORAGE_VERSION_MIGRATIONS;
     metadata_informers
         .wait_for_discovery()
         .await
@@ -74,8 +78,8 @@ impl MigrationEnqueuer {
         self.turns.add(Key::cluster("all"));
     }
 
-    fn if_migration(&self, of: &Resource) {
-        let Resource { group, plural, .. } = &STORAGE_VERSION_MIGRATIONS;
+    fn if_migration(&self, of: &ResourceType) {
+        let ResourceType { group, plural, .. } = &STORAGE_VERSION_MIGRATIONS;
         if of.plural == *plural && of.group == *group {
             self.enqueue_all();
         }
@@ -83,15 +87,15 @@ impl MigrationEnqueuer {
 }
 
 impl MetadataHandler for MigrationEnqueuer {
-    fn on_replace(&self, of: &Resource, _objects: ObjectMetadataList) {
+    fn on_replace(&self, of: &ResourceType, _objects: ObjectMetadataList) {
         self.if_migration(of);
     }
 
-    fn on_update(&self, of: &Resource, _object: &Value) {
+    fn on_update(&self, of: &ResourceType, _object: &Value) {
         self.if_migration(of);
     }
 
-    fn on_delete(&self, of: &Resource, _object: &Value) {
+    fn on_delete(&self, of: &ResourceType, _object: &Value) {
         self.if_migration(of);
     }
 

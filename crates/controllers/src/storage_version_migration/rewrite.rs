@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use kube::Error;
-use mizzen_sdk::write::{is_conflict, is_not_found};
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::write::{is_conflict, is_not_found, message};
+use mizzen_sdk::{Object, ResourceType};
 use mizzen_value::{Value, value};
-
-use crate::common::api_errors::message;
 
 /// What a response means.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,7 +37,7 @@ pub(super) fn check_version(version: &str) -> Result<(), String> {
 ///
 /// It contains the name, because without it a deleted object would be invalid instead of a
 /// conflict.
-pub(super) fn empty_patch(of: &Resource, object: &Object) -> Value {
+pub(super) fn empty_patch(of: &ResourceType, object: &Object) -> Value {
     value!({
         "apiVersion": (of.api_version()),
         "kind": (of.kind.to_string()),
@@ -100,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_patch_has_uid_and_resource_version_preconditions() {
-        let of = Resource::namespaced("a.io", "v2", "foos", "Foo");
+        let of = ResourceType::namespaced("a.io", "v2", "foos", "Foo");
         let metadata = value!({ "name": "f", "namespace": "shop", "uid": "u", "resourceVersion": "7", "labels": { "a": "b" } });
         let expected = r#"{"apiVersion":"a.io/v2","kind":"Foo","metadata":{"name":"f","uid":"u","resourceVersion":"7"}}"#;
         assert_eq!(

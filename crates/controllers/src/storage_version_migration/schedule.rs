@@ -1,6 +1,7 @@
 //! Runs one migration for each resource at a time.
 
-use mizzen_sdk::api::{ListOptions, Patch};
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::{ListOptions, PatchType};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, STORAGE_VERSION_MIGRATIONS};
 use mizzen_sdk::{Key, Object, write};
@@ -17,15 +18,15 @@ pub(super) struct MigrationScheduler {
 }
 
 impl Reconcile for MigrationScheduler {
-    async fn reconcile(&self, _all: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, _all: &Key, _: &Context) -> Result<Action, Error> {
         if !is_served(self.context.metadata_informers()).await {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         }
         let api = &self.context.api;
         let migrations = api
             .list(&STORAGE_VERSION_MIGRATIONS, "", &ListOptions::default())
             .await?;
-        let mut outcome = Ok(Action::AwaitChange);
+        let mut outcome = Ok(Action::done());
         for turn in turns(&migrations) {
             turn.running
                 .iter()
@@ -45,7 +46,7 @@ impl MigrationScheduler {
         if let Some(migration) = turn.next {
             self.begin(migration).await?;
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 
     async fn begin(&self, migration: &Object) -> Result<(), Error> {
@@ -86,7 +87,7 @@ impl MigrationScheduler {
                 &CUSTOM_RESOURCE_DEFINITIONS,
                 &key,
                 "status",
-                Patch::Merge,
+                PatchType::Merge,
                 &change,
             )
             .await

@@ -2,8 +2,7 @@
 
 use mizzen_object::condition;
 use mizzen_value::{Value, value};
-
-use crate::common::pod::condition;
+use mizzen_workloads::common::pod::condition;
 
 const RUNNING: &str = "Running";
 const SUCCEEDED: &str = "Succeeded";

@@ -1,6 +1,6 @@
 //! The next step of a running migration.
 
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 
 use super::status::{is_over, is_running};
 use crate::metadata_informers::DiscoveredKinds;
@@ -19,9 +19,9 @@ pub(super) enum MigrationStep<'a> {
     Fail(String),
     /// Record the resourceVersion of the collection: later writes are in the storage version
     /// anyway.
-    RecordResourceVersion(&'a Resource),
+    RecordResourceVersion(&'a ResourceType),
     /// Rewrite all objects up to the recorded resourceVersion.
-    Rewrite(&'a Resource),
+    Rewrite(&'a ResourceType),
 }
 
 /// The next step at `now`, in seconds since 1970.
@@ -34,7 +34,7 @@ pub(super) fn next_step<'a>(
         return MigrationStep::Nothing;
     }
     let of = &migration["spec"]["resource"];
-    let is_meant = |resource: &Resource| {
+    let is_meant = |resource: &ResourceType| {
         resource.group == of["group"].str() && resource.plural == of["resource"].str()
     };
     let is_noted = !migration["status"]["resourceVersion"].is_empty();
@@ -58,7 +58,7 @@ pub(super) fn unhandled(why: &str) -> String {
 }
 
 /// A resource in upstream's messages.
-pub(super) fn full_name(resource: &Resource) -> String {
+pub(super) fn full_name(resource: &ResourceType) -> String {
     format!(
         "{}/{}, Resource={}",
         resource.group, resource.version, resource.plural
@@ -73,7 +73,7 @@ mod tests {
 
     fn served() -> DiscoveredKinds {
         let kind = |version: &'static str, plural: &'static str, verbs: &[&str]| DiscoveredKind {
-            resource: Resource::namespaced("a.io", version, plural, "Foo"),
+            resource: ResourceType::namespaced("a.io", version, plural, "Foo"),
             verbs: verbs.iter().map(|verb| (*verb).into()).collect(),
             is_preferred: version == "v2",
         };

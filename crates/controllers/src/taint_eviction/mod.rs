@@ -5,20 +5,19 @@ mod plan;
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use mizzen_sdk::cache::Entry;
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
 use mizzen_sdk::event::Note;
-use mizzen_sdk::informer::{Event, Informer};
-use mizzen_sdk::queue::Queue;
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
 
-use crate::common::eviction::mark_and_delete;
-use crate::common::owner_events::enqueue_objects;
+use crate::eviction::mark_and_delete;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index, taint};
 use plan::{EvictionPlan, EvictionRecord, TolerationTime};
 
@@ -33,42 +32,42 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("node-controller")
         .with_event_source("taint-eviction-controller");
-    let queue = context.queue("noexec_taint_pod");
     let (nodes, pods) = (context.informer(&NODES), context.informer(&PODS));
     pod_index::add_node_index(&pods);
-    enqueue_objects(&pods, &queue);
-    let (todo, all) = (queue.clone(), pods.clone());
-    nodes.add_handler(move |event: Event<Object>| on_node_event(&event, &all, &todo));
-    let reconciler = TaintEviction {
-        context,
-        nodes,
-        pods,
-        known: Mutex::default(),
-    };
-    Controller::new(queue, 8, Arc::new(reconciler))
+    let all = pods.clone();
+    Controller::for_kind(&context, &PODS)
+        .watches_events(
+            dynamic(&NODES).filter(Predicate::updates(taints_changed)),
+            move |event, queue| {
+                let pods = pod_index::pods_on_node(&all, event.key().name());
+                let pods = pods.unwrap_or_default();
+                pods.iter().for_each(|pod| queue.add(pod.key()));
+            },
+        )
+        .queue_name("noexec_taint_pod")
+        .workers(8)
+        .reconcile(TaintEviction {
+            context,
+            nodes,
+            pods,
+            known: Mutex::default(),
+        })
 }
 
-/// Enqueues all pods of a node whose taints changed.
-fn on_node_event(event: &Event<Object>, pods: &Informer<Object>, todo: &Queue<Key>) {
-    let taints = |entry: &mizzen_sdk::cache::Entry<Object>| {
-        entry
-            .object()
-            .map(|node| taint::no_execute_taints(&node))
-            .ok()
+/// Whether the NoExecute taints of a node changed.
+fn taints_changed(old: &Entry<Object>, new: &Entry<Object>) -> bool {
+    let taints = |entry: &Entry<Object>| {
+        let node = entry.object();
+        node.map(|node| taint::no_execute_taints(&node)).ok()
     };
-    if matches!(event, Event::Updated { old, new } if taints(old) == taints(new)) {
-        return;
-    }
-    for pod in pod_index::pods_on_node(pods, event.key().name()).unwrap_or_default() {
-        todo.add(pod.key());
-    }
+    taints(old) != taints(new)
 }
 
 impl Reconcile for TaintEviction {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(pod) = self.pods.lister().by_key(key)? else {
             self.forget(key);
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let tolerated = self.toleration_time(&pod)?;
         let now = self.context.monotonic_now();
@@ -81,11 +80,11 @@ impl Reconcile for TaintEviction {
                     .lock()
                     .insert(key.clone(), EvictionRecord::Until(until));
                 let delay = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-                return Ok(Action::Requeue(delay));
+                return Ok(Action::requeue_after(delay));
             }
             EvictionPlan::Evict { was_planned } => self.evict(&pod, was_planned).await?,
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 

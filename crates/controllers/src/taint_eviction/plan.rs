@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_kinds::tolerations::tolerates;
+use mizzen_component_helpers::tolerations::tolerates;
 use mizzen_object::condition::updated;
 use mizzen_value::{Value, value};
 

@@ -2,16 +2,15 @@
 //! depending on the cluster size.
 
 use parking_lot::Mutex;
-use std::sync::Arc;
 
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::NODES;
+use mizzen_sdk::write::ignore_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
 
-use crate::common::api_errors::ignore_not_found;
-use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
@@ -45,27 +44,28 @@ struct TtlController {
 
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("ttl-controller");
-    let (queue, nodes) = (context.queue("ttlcontroller"), context.informer(&NODES));
-    enqueue_objects(&nodes, &queue);
-    let reconciler = TtlController {
-        context,
-        nodes,
-        step: Mutex::default(),
-    };
-    Controller::new(queue, 5, Arc::new(reconciler))
+    let nodes = context.informer(&NODES);
+    Controller::for_kind(&context, &NODES)
+        .queue_name("ttlcontroller")
+        .workers(5)
+        .reconcile(TtlController {
+            context,
+            nodes,
+            step: Mutex::default(),
+        })
 }
 
 impl Reconcile for TtlController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let seconds = self.seconds();
         let Some(node) = self.nodes.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let known = node
             .annotation(TTL)
             .and_then(|text| text.parse::<u32>().ok());
         if known == Some(seconds) {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         }
         let mut annotations = value!({});
         annotations.set(TTL, seconds.to_string());
@@ -73,10 +73,10 @@ impl Reconcile for TtlController {
         ignore_not_found(
             self.context
                 .api
-                .patch(&NODES, key, "", Patch::Strategic, &change)
+                .patch(&NODES, key, "", PatchType::Strategic, &change)
                 .await,
         )?;
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 

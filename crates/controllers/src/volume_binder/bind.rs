@@ -5,13 +5,12 @@
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::PERSISTENT_VOLUME_CLAIMS;
 use mizzen_value::quantity::Quantity;
+use mizzen_workloads::common::template::object_reference;
 
 use super::names::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, OLD_PROVISIONER, PROVISIONER, annotate, annotation,
     has_annotation, is_for,
 };
-
-use crate::common::template::object_reference;
 
 /// The annotation of an expanded volume with the size of its file system.
 const BEFORE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";

@@ -198,7 +198,8 @@ pub(super) fn default_class<'a>(classes: impl Iterator<Item = &'a Object>) -> Op
 /// The names of the unscheduled pods among those that use a claim.
 pub(super) fn unscheduled_pods<'a>(pods: impl Iterator<Item = &'a Object>) -> Vec<String> {
     let waits = |pod: &&Object| {
-        pod["spec"]["nodeName"].str().is_empty() && !crate::common::pod::is_terminal(pod)
+        pod["spec"]["nodeName"].str().is_empty()
+            && !mizzen_component_helpers::pod_state::is_terminal(pod)
     };
     pods.filter(waits)
         .map(|pod: &Object| pod.name().to_string())

@@ -1,8 +1,7 @@
 //! The expand controller: records which external resizer an expanding claim waits for.
 
-use std::sync::Arc;
-
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::controller::{Context, Predicate, dynamic};
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
@@ -29,46 +28,45 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("expand-controller")
         .with_event_source("volume_expand");
-    let queue = context.queue("volume_expand");
     let claims = context.informer(&PERSISTENT_VOLUME_CLAIMS);
-    let todo = queue.clone();
-    // The event is recorded once for each expansion, not for every change of the claim.
-    claims.add_handler(move |event: Event<Object>| {
-        let is_expansion = match &event {
-            Event::Added { object, .. } => object.object().is_ok_and(|claim| is_bound(&claim)),
-            Event::Updated { old, new } => match (old.object(), new.object()) {
-                (Ok(old), Ok(new)) => {
-                    let has_grown =
-                        request(&new) > request(&old) || capacity(&new) > capacity(&old);
-                    is_bound(&new) && has_grown
-                }
-                _ => false,
-            },
-            Event::Deleted { .. } => false,
-        };
-        if is_expansion {
-            todo.add(event.key().clone());
-        }
-    });
-    Controller::new(queue, 10, Arc::new(ExpandController { context, claims }))
+    let source = dynamic(&PERSISTENT_VOLUME_CLAIMS).filter(Predicate::new(is_expansion));
+    Controller::for_kind(&context, source)
+        .queue_name("volume_expand")
+        .workers(10)
+        .reconcile(ExpandController { context, claims })
+}
+
+/// The event is recorded once for each expansion, not for every change of the claim.
+fn is_expansion(event: &Event<Object>) -> bool {
+    match event {
+        Event::Added { object, .. } => object.object().is_ok_and(|claim| is_bound(&claim)),
+        Event::Updated { old, new } => match (old.object(), new.object()) {
+            (Ok(old), Ok(new)) => {
+                let has_grown = request(&new) > request(&old) || capacity(&new) > capacity(&old);
+                is_bound(&new) && has_grown
+            }
+            _ => false,
+        },
+        Event::Deleted { .. } => false,
+    }
 }
 
 impl Reconcile for ExpandController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         let Some(claim) = self.claims.lister().by_key(key)? else {
-            return Ok(Action::AwaitChange);
+            return Ok(Action::done());
         };
         let volume = Key::cluster(claim["spec"]["volumeName"].str());
         let volume = self.context.api.get(&PERSISTENT_VOLUMES, &volume).await?;
         if volume["spec"]["claimRef"]["uid"].str() != claim.uid() {
-            return Err(Error::Other(format!(
+            return Err(Error::other(format!(
                 "persistent Volume is not bound to PVC being updated : {key}"
             )));
         }
         if request(&claim) > capacity(&claim) || volume.annotation(BEFORE).is_some() {
             self.record_external_expander(&claim, &volume).await?;
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -99,7 +97,7 @@ impl ExpandController {
             &PERSISTENT_VOLUME_CLAIMS,
             &key,
             "status",
-            Patch::Strategic,
+            PatchType::Strategic,
             &change,
         )
         .await?;

@@ -19,17 +19,17 @@ pub(crate) use expand::start as start_expander;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_component_helpers::pod_state::is_terminal;
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES};
-use mizzen_sdk::write::is_already_exists;
+use mizzen_sdk::write::{ignore_not_found, is_already_exists};
 use mizzen_sdk::{Key, Object};
 use tokio::time::sleep;
 
-use crate::common::api_errors::ignore_not_found;
-use crate::common::pod::is_terminal;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 
 /// How often waiting claims and volumes are enqueued.
@@ -51,15 +51,18 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         .named("persistent-volume-binder")
         .with_event_source("persistentvolume-controller");
     let binder = Arc::new(PersistentVolumeController {
-        queue: context.queue("volumes"),
+        queue: Queue::new("volumes"),
         claims: context.informer(&PERSISTENT_VOLUME_CLAIMS),
         volumes: context.informer(&PERSISTENT_VOLUMES),
         classes: context.informer(&STORAGE_CLASSES),
         pods: context.informer(&PODS),
-        context,
+        context: context.clone(),
     });
     binder.register();
-    Controller::new(binder.queue.clone(), 1, binder.clone()).with_task(resync(binder))
+    Controller::for_keys(&context)
+        .queue(binder.queue.clone())
+        .reconcile(binder.clone())
+        .with_task(resync(binder))
 }
 
 async fn resync(binder: Arc<PersistentVolumeController>) {
@@ -70,12 +73,12 @@ async fn resync(binder: Arc<PersistentVolumeController>) {
 }
 
 impl Reconcile for PersistentVolumeController {
-    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &Key, _: &Context) -> Result<Action, Error> {
         match key.namespace() {
             "" => self.sync_volume(key).await?,
             _ => self.sync_claim(key).await?,
         }
-        Ok(Action::AwaitChange)
+        Ok(Action::done())
     }
 }
 
@@ -288,12 +291,12 @@ impl PersistentVolumeController {
             uid: Some(volume.uid()),
             ..DeleteOptions::default()
         };
-        ignore_not_found(
+        Ok(ignore_not_found(
             self.context
                 .api
                 .delete(&PERSISTENT_VOLUMES, &volume.key(), &options)
                 .await,
-        )
+        )?)
     }
 
     /// Recycles a volume by a pod; the events of that pod enqueue the volume.
@@ -321,12 +324,12 @@ impl PersistentVolumeController {
                     .await?
             }
         }
-        ignore_not_found(
+        Ok(ignore_not_found(
             self.context
                 .api
                 .delete(&PODS, &key, &DeleteOptions::default())
                 .await,
-        )
+        )?)
     }
 
     async fn start_recycler(&self, volume: &Object) -> Result<(), Error> {

@@ -9,7 +9,6 @@ use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 
 use super::{PersistentVolumeController, bind};
 use crate::Error;
-use crate::common::cache_wait::has_write_within;
 
 /// How long to wait for the cache; after that the next write conflicts and is retried.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -70,6 +69,6 @@ impl PersistentVolumeController {
 }
 
 async fn wait_for_cache(informer: &Informer<Object>, saved: Object) -> Object {
-    has_write_within(PATIENCE, informer, &saved).await;
+    informer.has_write_within(PATIENCE, &saved).await;
     saved
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mizzen_sdk::resource::{
     CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS,
 };
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::{Value, value};
 
 use crate::cluster::{Cluster, read};
@@ -13,15 +13,15 @@ use crate::pods::{LONG_AGO, pod, run};
 
 pub(crate) const CONTROLLERS: &[&str] = &["horizontal-pod-autoscaler-controller"];
 /// The resource of pod metrics.
-const POD_METRICS: Resource =
-    Resource::namespaced("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
+const POD_METRICS: ResourceType =
+    ResourceType::namespaced("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
 /// An external metric.
-const QUEUE_LENGTH: Resource =
-    Resource::namespaced("external.metrics.k8s.io", "v1beta1", "queuelength", "Value");
+const QUEUE_LENGTH: ResourceType =
+    ResourceType::namespaced("external.metrics.k8s.io", "v1beta1", "queuelength", "Value");
 
 /// Serves a metrics API by a CustomResourceDefinition whose objects are the metrics.
-async fn serve(cluster: &Cluster, metrics: &Resource) {
-    let Resource {
+async fn serve(cluster: &Cluster, metrics: &ResourceType) {
+    let ResourceType {
         group,
         version,
         plural,

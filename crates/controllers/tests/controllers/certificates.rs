@@ -8,7 +8,7 @@ use base64::Engine as _;
 use kube::Client;
 use mizzen_apiserver::User;
 use mizzen_controllers::{CertificateSigner, SigningRequest};
-use mizzen_sdk::api::Api;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 use mizzen_value::{Value, value};
 
@@ -166,7 +166,7 @@ async fn a_node_certificate_is_approved_for_users_with_the_permission() {
         "{{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {{name: r}}, spec: {{request: \
          {NODE}, signerName: kubernetes.io/kube-apiserver-client-kubelet, usages: [digital signature, client auth]}}}}"
     ));
-    let api = Api::new(Client::new(joiner, "default"));
+    let api = DynamicClient::new(Client::new(joiner, "default"));
     api.create(&CERTIFICATE_SIGNING_REQUESTS, &request)
         .await
         .unwrap();

@@ -9,8 +9,8 @@ use mizzen_apiserver::{Server, User};
 use mizzen_controllers::{Handle, Options, start};
 use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};
-use mizzen_sdk::api::{Api, DeleteOptions};
-use mizzen_sdk::{Key, Object, Resource, clock};
+use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient};
+use mizzen_sdk::{Key, Object, ResourceType, clock};
 use mizzen_value::clock::Clock as _;
 use mizzen_value::{Value, json, yaml};
 use tokio::time::sleep;
@@ -21,7 +21,7 @@ const BEGIN: i64 = 1_700_000_000;
 /// A server, the controllers of a test, and a cluster administrator.
 pub(crate) struct Cluster {
     pub server: Server,
-    pub api: Api,
+    pub api: DynamicClient,
     clock: VirtualClock,
     loops: Option<Handle>,
 }
@@ -47,7 +47,7 @@ impl Cluster {
         );
         server.start().await;
         let mut cluster = Cluster {
-            api: Api::new(client(&server)),
+            api: DynamicClient::new(client(&server)),
             server,
             clock,
             loops: None,
@@ -92,17 +92,17 @@ impl Cluster {
     }
 
     /// Reads an object that must exist.
-    pub(crate) async fn get(&self, of: &Resource, key: &str) -> Object {
+    pub(crate) async fn get(&self, of: &ResourceType, key: &str) -> Object {
         self.api.get(of, &key.parse().unwrap()).await.unwrap()
     }
 
     /// Reads an object.
-    pub(crate) async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
+    pub(crate) async fn find(&self, of: &ResourceType, key: &str) -> Option<Object> {
         self.api.find(of, &key.parse().unwrap()).await.unwrap()
     }
 
     /// All objects of a kind in a namespace, by name.
-    pub(crate) async fn list(&self, of: &Resource, namespace: &str) -> Vec<Object> {
+    pub(crate) async fn list(&self, of: &ResourceType, namespace: &str) -> Vec<Object> {
         self.api
             .list(of, namespace, &Default::default())
             .await
@@ -112,7 +112,7 @@ impl Cluster {
     /// Updates an object.
     pub(crate) async fn change(
         &self,
-        of: &Resource,
+        of: &ResourceType,
         key: &str,
         change: impl FnOnce(&mut Object),
     ) -> Object {
@@ -124,7 +124,7 @@ impl Cluster {
     /// Updates an object's status.
     pub(crate) async fn change_status(
         &self,
-        of: &Resource,
+        of: &ResourceType,
         key: &str,
         change: impl FnOnce(&mut Value),
     ) -> Object {
@@ -133,7 +133,7 @@ impl Cluster {
         self.api.update_status(of, &object).await.unwrap()
     }
 
-    pub(crate) async fn delete(&self, of: &Resource, key: &str) {
+    pub(crate) async fn delete(&self, of: &ResourceType, key: &str) {
         let key: Key = key.parse().unwrap();
         self.api
             .delete(of, &key, &DeleteOptions::default())

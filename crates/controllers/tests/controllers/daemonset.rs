@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mizzen_sdk::Object;
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{CONTROLLER_REVISIONS, DAEMON_SETS, EVENTS, NODES, PODS};
 use mizzen_value::{json, time, value};
 

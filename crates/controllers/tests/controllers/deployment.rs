@@ -228,7 +228,7 @@ async fn recreate_waits_until_the_old_pods_are_gone() {
     let web = cluster.get(&DEPLOYMENTS, WEB).await;
     assert_eq!(web["status"]["terminatingReplicas"].int(), 2);
     for pod in cluster.list(&PODS, "default").await {
-        let now = mizzen_sdk::api::DeleteOptions {
+        let now = mizzen_sdk::dynamic::DeleteOptions {
             grace_seconds: Some(0),
             ..Default::default()
         };

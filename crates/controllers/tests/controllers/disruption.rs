@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, EVENTS, POD_DISRUPTION_BUDGETS, PODS};
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::{Value, time, value};
 
 use crate::cluster::{Cluster, read};
@@ -138,7 +138,7 @@ async fn a_custom_kind_with_a_scale_can_control_pods() {
         .create(&CUSTOM_RESOURCE_DEFINITIONS, &definition)
         .await
         .unwrap();
-    let sets = Resource::namespaced("example.com", "v1", "sets", "Set");
+    let sets = ResourceType::namespaced("example.com", "v1", "sets", "Set");
     let set = value!({
         "apiVersion": "example.com/v1", "kind": "Set", "metadata": {"name": "s", "namespace": "default"},
         "spec": {"replicas": 6}

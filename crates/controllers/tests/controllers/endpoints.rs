@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mizzen_sdk::Object;
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICES};
 use mizzen_value::{Value, value};
 

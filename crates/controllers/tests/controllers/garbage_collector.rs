@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{CLUSTER_ROLES, CONFIG_MAPS, EVENTS};
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 use mizzen_value::json;
 
 use crate::cluster::Cluster;
 
-const FOOS: Resource = Resource::namespaced("example.com", "v1", "foos", "Foo");
+const FOOS: ResourceType = ResourceType::namespaced("example.com", "v1", "foos", "Foo");
 const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: foos.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: foos, singular: foo, kind: Foo, listKind: FooList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}";
 
 async fn cluster() -> Cluster {

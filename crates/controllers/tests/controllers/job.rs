@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{EVENTS, JOBS, PODS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::time::from_unix;

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use mizzen_sdk::api::{DeleteOptions, Patch};
+use mizzen_sdk::dynamic::{DeleteOptions, PatchType};
 use mizzen_sdk::resource::{CONFIG_MAPS, NAMESPACES, PODS};
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::Value;
 use mizzen_value::value;
 
 use crate::cluster::Cluster;
 
-const FOOS: Resource = Resource::namespaced("example.com", "v1", "foos", "Foo");
-const API_SERVICES: Resource =
-    Resource::cluster("apiregistration.k8s.io", "v1", "apiservices", "APIService");
+const FOOS: ResourceType = ResourceType::namespaced("example.com", "v1", "foos", "Foo");
+const API_SERVICES: ResourceType =
+    ResourceType::cluster("apiregistration.k8s.io", "v1", "apiservices", "APIService");
 /// An API whose server does not answer.
 const BROKEN_API: &str = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}";
 const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: foos.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: foos, singular: foo, kind: Foo, listKind: FooList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}";
@@ -42,11 +42,11 @@ async fn condition(cluster: &Cluster, kind: &str) -> String {
     found.map(text).unwrap_or_default()
 }
 
-async fn release(cluster: &Cluster, of: &Resource, key: &str) {
+async fn release(cluster: &Cluster, of: &ResourceType, key: &str) {
     let change = value!({ "metadata": { "finalizers": null } });
     cluster
         .api
-        .patch(of, &key.parse().unwrap(), "", Patch::Merge, &change)
+        .patch(of, &key.parse().unwrap(), "", PatchType::Merge, &change)
         .await
         .unwrap();
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mizzen_controllers::NodeMonitor;
 use mizzen_sdk::Object;
-use mizzen_sdk::api::ListOptions;
+use mizzen_sdk::dynamic::ListOptions;
 use mizzen_sdk::resource::{EVENTS, LEASES, NODES, PODS};
 use mizzen_value::{Value, time, value};
 

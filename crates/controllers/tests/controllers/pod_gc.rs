@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_value::value;
 

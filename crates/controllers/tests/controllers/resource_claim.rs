@@ -1,6 +1,6 @@
 //! The resource claim controller.
 
-use mizzen_sdk::api::{DeleteOptions, ListOptions};
+use mizzen_sdk::dynamic::{DeleteOptions, ListOptions};
 use mizzen_sdk::resource::{EVENTS, PODS, RESOURCE_CLAIMS};
 use mizzen_value::value;
 

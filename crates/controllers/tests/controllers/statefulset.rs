@@ -300,7 +300,7 @@ async fn the_retention_policy_deletes_claims_with_the_set_or_the_pod() {
         "data-web-0:StatefulSet data-web-1:Pod"
     );
     // The pod is created again only when its claim is gone.
-    let now = mizzen_sdk::api::DeleteOptions {
+    let now = mizzen_sdk::dynamic::DeleteOptions {
         grace_seconds: Some(0),
         ..Default::default()
     };

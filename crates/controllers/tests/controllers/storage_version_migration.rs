@@ -15,13 +15,13 @@ use kube::client::Body as Sent;
 use mizzen_apiserver::{Body, InProcess, User};
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, STORAGE_VERSION_MIGRATIONS};
 use mizzen_sdk::watch::{ListWatch, WatchEvent};
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 use mizzen_value::value;
 use tower_service::Service;
 
 use crate::cluster::Cluster;
 
-const FOOS: Resource = Resource::namespaced("example.com", "v1", "foos", "Foo");
+const FOOS: ResourceType = ResourceType::namespaced("example.com", "v1", "foos", "Foo");
 const FOO_DEFINITION: &str = "foos.example.com";
 const MIGRATION_DEFINITION: &str = "storageversionmigrations.storagemigration.k8s.io";
 
@@ -82,7 +82,7 @@ async fn migrate(cluster: &Cluster, name: &str, group: &str, plural: &str) -> Ob
 }
 
 /// The conditions of an object: type, status, reason and message of each.
-async fn conditions(cluster: &Cluster, of: &Resource, name: &str, type_: &str) -> Vec<String> {
+async fn conditions(cluster: &Cluster, of: &ResourceType, name: &str, type_: &str) -> Vec<String> {
     let object = cluster.get(of, name).await;
     let conditions = object["status"]["conditions"].list().iter();
     let show = |field: &str, condition: &mizzen_value::Value| condition[field].str().to_string();

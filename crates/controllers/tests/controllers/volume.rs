@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_sdk::api::ListOptions;
+use mizzen_sdk::dynamic::ListOptions;
 use mizzen_sdk::resource::{
     EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES,
     VOLUME_ATTRIBUTES_CLASSES,
@@ -425,7 +425,7 @@ async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
             .await
             .is_terminating()
     );
-    let options = mizzen_sdk::api::DeleteOptions {
+    let options = mizzen_sdk::dynamic::DeleteOptions {
         grace_seconds: Some(0),
         ..Default::default()
     };

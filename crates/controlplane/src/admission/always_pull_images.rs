@@ -1,6 +1,7 @@
 //! AlwaysPullImages: the images of a pod are pulled at every start, so that only users with credentials for a private
 //! image can run it, even if a node already has it.
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Status, Violations, aggregate};
 use mizzen_value::Value;
 
@@ -11,7 +12,7 @@ const ALWAYS: &str = "Always";
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Sets the pull policy of every image of a pod.
-pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
     if is_ignored(attributes, pod) {
         return Ok(());
     }

@@ -1,11 +1,11 @@
 //! CertificateApproval, CertificateSigning and CertificateSubjectRestriction.
 
+use mizzen_authorization::ResourceAttributes;
 use mizzen_object::Status;
 use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, json};
 
 use super::Attributes;
-use mizzen_apiserver::authorization::ResourceAttributes;
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn both_plugins_can_be_told() {
+    fn both_plugins_can_be_configured() {
         let document = value!({
             "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [
                 { "name": "PodSecurity", "configuration": {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn plugins_that_are_off_can_be_told_too_in_the_same_file_or_in_others() {
+    fn disabled_plugins_can_be_configured_in_the_same_file_or_in_separate_ones() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("limits.yaml");
         let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits: [{type: Server, qps: 5, burst: 10}]\n";

@@ -1,6 +1,7 @@
 //! DefaultStorageClass and DefaultIngressClass.
 
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_value::Value;
 
 use super::Attributes;
@@ -12,7 +13,10 @@ const STORAGE: [&str; 2] = [
 const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 
 /// Sets the default StorageClass of a new claim.
-pub(super) fn admit_claim(attributes: &Attributes, claim: &mut Value) -> Result<(), Status> {
+pub(super) fn admit_claim(
+    attributes: &Attributes,
+    claim: &mut CanonicalObject,
+) -> Result<(), Status> {
     if !attributes.is_main("", "persistentvolumeclaims") || !attributes.is_create() {
         return Ok(());
     }
@@ -35,7 +39,10 @@ pub(super) fn admit_claim(attributes: &Attributes, claim: &mut Value) -> Result<
 }
 
 /// Sets the default IngressClass of a new ingress.
-pub(super) fn admit_ingress(attributes: &Attributes, ingress: &mut Value) -> Result<(), Status> {
+pub(super) fn admit_ingress(
+    attributes: &Attributes,
+    ingress: &mut CanonicalObject,
+) -> Result<(), Status> {
     const GROUP: &str = "networking.k8s.io";
     if !attributes.is_main(GROUP, "ingresses") || !attributes.is_create() {
         return Ok(());

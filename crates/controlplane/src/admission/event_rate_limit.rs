@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Status, Violations, aggregate};
+use mizzen_outgoing::LruCache;
 use mizzen_value::Value;
 use tokio::time::Instant;
 
 use super::{Attributes, admission};
-use mizzen_apiserver::delegate::LruCache;
 
 /// How many buckets a limit keeps unless configured otherwise.
 const DEFAULT_CACHE_SIZE: usize = 4096;

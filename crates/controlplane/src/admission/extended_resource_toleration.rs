@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_kinds::resource_names::is_extended;
-use mizzen_kinds::tolerations::add_or_update;
+use mizzen_component_helpers::resource_names::is_extended;
+use mizzen_component_helpers::tolerations::add_or_update;
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_value::{Value, value};
 
 use super::Attributes;
 
 /// Adds a toleration for each extended resource that a container requests.
-pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
     if !attributes.is_main("", "pods") {
         return Ok(());
     }

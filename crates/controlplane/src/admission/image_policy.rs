@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_object::Status;
+use mizzen_outgoing::KubeconfigWebhook;
+use mizzen_outgoing::{LruCache, WebhookKubeconfig};
 use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, json, time, value};
 
 use super::{Attributes, admission, annotate};
-use mizzen_apiserver::delegate::{LruCache, WebhookKubeconfig};
-use mizzen_apiserver::outgoing::KubeconfigWebhook;
 
 /// Kubernetes: how many responses are cached (imagepolicy/admission.go).
 const MAX_CACHED: usize = 1024;
@@ -30,7 +30,7 @@ pub struct ImagePolicy {
     retry_backoff: Duration,
     default_allow: bool,
     remote: OnceLock<KubeconfigWebhook>,
-    answers: LruCache<Value>,
+    cache: LruCache<Value>,
 }
 
 impl ImagePolicy {
@@ -54,15 +54,15 @@ impl ImagePolicy {
             kubeconfig: WebhookKubeconfig::load(Path::new(stated["kubeConfigFile"].str()))
                 .map_err(|error| error.to_string())?,
             remote: OnceLock::new(),
-            answers: LruCache::new(MAX_CACHED),
+            cache: LruCache::new(MAX_CACHED),
         })
     }
 
     /// The status of a review, from the cache or the webhook.
     async fn review(&self, attributes: &Attributes<'_>, spec: Value) -> Result<Value, String> {
-        let question = json::to_string(&spec);
-        if let Some(known) = self.answers.get(&question) {
-            return Ok(known);
+        let cache_key = json::to_string(&spec);
+        if let Some(cached) = self.cache.get(&cache_key) {
+            return Ok(cached);
         }
         let review = value!({
             "kind": "ImageReview",
@@ -76,24 +76,24 @@ impl ImagePolicy {
             .remote
             .get_or_init(|| KubeconfigWebhook::new(&self.kubeconfig, registry));
         let body = Bytes::from(json::to_string(&review));
-        let answer = remote
+        let response = remote
             .post_with_backoff(registry, body, self.retry_backoff, REVIEW_TIMEOUT)
             .await;
-        let answer = answer.map_err(|error| error.why)?;
-        let answer = json::parse(&answer).map_err(|error| error.to_string())?;
-        if answer["kind"].str() != "ImageReview" {
+        let response = response.map_err(|error| error.why)?;
+        let response = json::parse(&response).map_err(|error| error.to_string())?;
+        if response["kind"].str() != "ImageReview" {
             return Err(format!(
                 "unexpected kind {} in the answer of the webhook",
-                json::quote(answer["kind"].str())
+                json::quote(response["kind"].str())
             ));
         }
-        let status = answer["status"].clone();
+        let status = response["status"].clone();
         let lasts = if status["allowed"].bool() {
             self.allow_ttl
         } else {
             self.deny_ttl
         };
-        self.answers.put(question, status.clone(), lasts);
+        self.cache.put(cache_key, status.clone(), lasts);
         Ok(status)
     }
 }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_remembered_for_a_time_in_bounds() {
+    fn responses_are_cached_for_a_time_in_bounded_memory() {
         check_ttl(-1, Ok(0));
         check_ttl(0, Ok(30));
         check_ttl(1, Ok(1));

@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, HashSet};
 
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::Attributes;
-use mizzen_kinds::amounts::{Amounts, amounts};
-use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
+use mizzen_component_helpers::amounts::{Amounts, amounts};
+use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Sets the default requests and limits of a new pod.
-pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
     if !attributes.is_main("", "pods") || !attributes.is_create() {
         return Ok(());
     }

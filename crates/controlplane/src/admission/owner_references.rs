@@ -4,12 +4,13 @@
 //! A reference with `blockOwnerDeletion` delays the deletion of the owner, so it needs permission to update the owner's
 //! finalizers.
 
+use mizzen_authorization as authorization;
+use mizzen_authorization::{Decision, ResourceAttributes};
 use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, json};
 
 use super::Attributes;
-use mizzen_apiserver::authorization::{self, Decision, ResourceAttributes};
 
 /// Kubernetes: the status of a pod is exempt, because its strategy keeps the owners (gc/gc_admission.go).
 pub(super) fn concerns(attributes: &Attributes) -> bool {

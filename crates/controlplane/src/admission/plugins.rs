@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_knows_are_refused() {
+    fn unknown_plugin_names_are_rejected() {
         let rejected = |outcome: Result<(), PluginError>| outcome.unwrap_err().to_string();
         assert_eq!(
             rejected(Plugins::default().disable("Nonsense")),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::validate::names;
 use mizzen_value::{Value, json};
 
@@ -37,7 +38,7 @@ impl NodeSelectors {
 }
 
 /// Adds the selector of the namespace to a new pod.
-pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
     if !concerns(attributes) {
         return Ok(());
     }

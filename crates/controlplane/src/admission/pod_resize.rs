@@ -4,8 +4,8 @@ use mizzen_object::{Cause, Status};
 use mizzen_value::Value;
 
 use super::Attributes;
-use mizzen_kinds::amounts::{Amounts, amounts};
-use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_requests};
+use mizzen_component_helpers::amounts::{Amounts, amounts};
+use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_requests};
 
 /// The declared feature that a node needs for a resize of pod-level resources.
 const POD_LEVEL: &str = "InPlacePodLevelResourcesVerticalScaling";

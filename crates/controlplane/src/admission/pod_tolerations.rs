@@ -1,9 +1,10 @@
 //! PodTolerationRestriction: default and allowed tolerations of the pods of a namespace, from its annotations or from the
 //! plug-in's configuration.
 
-use mizzen_kinds::pod_state::quality_of_service;
-use mizzen_kinds::tolerations::{is_superset, merge};
-use mizzen_kinds::validate_tolerations;
+use mizzen_component_helpers::pod_state::quality_of_service;
+use mizzen_component_helpers::tolerations::{is_superset, merge};
+use mizzen_core_kinds::pod::validate_tolerations;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{GroupResource, Path, Status, Violations};
 use mizzen_value::{Value, json, value};
 
@@ -37,7 +38,7 @@ impl PodTolerations {
 }
 
 /// Adds the default tolerations to a new pod, and that of memory pressure unless it is best effort.
-pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
     if !attributes.is_main("", "pods") {
         return Ok(());
     }

@@ -1,6 +1,7 @@
 //! Priority: sets the priority of a pod from its PriorityClass or the global default.
 
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_value::Value;
 
 use super::Attributes;
@@ -13,7 +14,7 @@ const CLASSES: &str = "priorityclasses";
 const SYSTEM: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
 /// Sets the priority of a new pod.
-pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
     if !attributes.is_main("", "pods") {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! StorageObjectInUseProtection: finalizers of volumes, claims and VolumeAttributesClasses.
 
 use mizzen_object::Status;
-use mizzen_value::Value;
+use mizzen_object::schema::CanonicalObject;
 
 use super::Attributes;
 
@@ -17,7 +17,7 @@ const HELD: [(&str, &str, &str); 3] = [
 ];
 
 /// Adds the finalizer to a new object.
-pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, object: &mut CanonicalObject) -> Result<(), Status> {
     let held = HELD
         .iter()
         .find(|(group, plural, _)| attributes.is_main(group, plural));

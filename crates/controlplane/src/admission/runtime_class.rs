@@ -1,7 +1,8 @@
 //! RuntimeClass: sets overhead and scheduling of a pod from its class.
 
-use mizzen_kinds::tolerations::merge;
+use mizzen_component_helpers::tolerations::merge;
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_value::Value;
 
 use super::Attributes;
@@ -10,7 +11,7 @@ const DIFFERENT: &str =
     "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// Sets overhead and scheduling of a new pod.
-pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
     if !attributes.is_main("", "pods") || !attributes.is_create() {
         return Ok(());
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use mizzen_kinds::references::{self, is_mirror};
+use mizzen_component_helpers::references::{self, is_mirror};
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_registry::BoxFuture;
 use mizzen_value::clock::name_suffix;
 use mizzen_value::{Value, value};
@@ -29,7 +30,7 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
 /// Sets account, token and image pull secrets of a new pod.
 pub(super) fn admit<'a>(
     attributes: &'a Attributes<'a>,
-    pod: &'a mut Value,
+    pod: &'a mut CanonicalObject,
 ) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         if is_mirror(pod) {

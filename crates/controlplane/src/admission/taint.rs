@@ -1,6 +1,7 @@
 //! TaintNodesByCondition: a new node gets the not-ready taint.
 
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_value::{Value, value};
 
 use super::Attributes;
@@ -8,7 +9,7 @@ use super::Attributes;
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// Taints a new node.
-pub(super) fn admit(attributes: &Attributes, node: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, node: &mut CanonicalObject) -> Result<(), Status> {
     if !attributes.is_main("", "nodes") || !attributes.is_create() {
         return Ok(());
     }

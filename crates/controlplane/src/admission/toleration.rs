@@ -1,7 +1,8 @@
 //! DefaultTolerationSeconds: how long a pod stays on a node that is not ready or unreachable.
 
 use mizzen_object::Status;
-use mizzen_value::{Value, value};
+use mizzen_object::schema::CanonicalObject;
+use mizzen_value::value;
 
 use super::{Attributes, admission};
 
@@ -24,7 +25,7 @@ impl Default for TolerationSeconds {
 }
 
 /// Adds the default tolerations, unless the pod has its own.
-pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
     if !attributes.is_main("", "pods") {
         return Ok(());
     }

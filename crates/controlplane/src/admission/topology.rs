@@ -1,7 +1,7 @@
 //! PodTopologyLabels: a pod gets zone and region of its node as labels.
 
 use mizzen_object::Status;
-use mizzen_value::Value;
+use mizzen_object::schema::CanonicalObject;
 
 use super::Attributes;
 
@@ -11,7 +11,7 @@ const LABELS: [&str; 2] = [
 ];
 
 /// Labels a pod that is created on a node, or a binding.
-pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
+pub(super) fn admit(attributes: &Attributes, object: &mut CanonicalObject) -> Result<(), Status> {
     if !attributes.is("", "pods") || !attributes.is_create() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! PersistentVolumeClaimResize: a claim may grow only if it is bound and its class allows expansion.
 
-use mizzen_kinds::quota::storage_class;
+use mizzen_component_helpers::quota::storage_class;
 use mizzen_object::Status;
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;

@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use mizzen_kinds::references;
+use mizzen_apiserver::catalog::Catalog;
+use mizzen_authorization::store_index::{IndexedResource, StoreIndex};
+use mizzen_component_helpers::references;
 use mizzen_registry::Follower;
 use mizzen_value::{Str, Value};
 
 use super::GraphKind;
-use mizzen_apiserver::authorization::store_index::{IndexedResource, StoreIndex};
-use mizzen_apiserver::catalog::Catalog;
 
 /// What there is, as of now.
 pub(super) struct GraphIndex(StoreIndex<NodeGraph, 4>);
@@ -374,7 +374,7 @@ mod tests {
     /// Claim: an answer costs what the node's own pods are, not what all are. The best of some rounds counts, for the
     /// machine may be busy; looking through 10,000 pods would take milliseconds here.
     #[test]
-    fn ten_thousand_pods_on_two_hundred_nodes_are_asked_in_microseconds() {
+    fn authorization_with_ten_thousand_pods_on_two_hundred_nodes_takes_microseconds() {
         let table = full();
         type Name = fn(usize) -> String;
         let cases: [(GraphKind, &str, Name); 4] = [

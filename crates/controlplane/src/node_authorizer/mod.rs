@@ -15,10 +15,10 @@ use mizzen_registry::BoxFuture;
 use mizzen_value::json::quote;
 
 use index::GraphIndex;
-use mizzen_apiserver::authorization::{
+use mizzen_apiserver::catalog::Catalog;
+use mizzen_authorization::{
     Attributes, AttributesTarget, Authorizer, Decision, DecisionReason, ResourceAttributes, RuleSet,
 };
-use mizzen_apiserver::catalog::Catalog;
 use rules::{NodeRule, node_rule};
 
 /// Decides for nodes, by what runs on them. Has no opinion on anybody else.

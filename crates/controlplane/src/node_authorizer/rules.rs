@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use mizzen_authorization::ResourceAttributes;
 use mizzen_object::select::FieldSelector;
 use mizzen_value::json::quote;
 
 use super::GraphKind;
-use mizzen_apiserver::authorization::ResourceAttributes;
 
 /// Where nodes have their leases.
 const LEASES: &str = "kube-node-lease";
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_its_lease_and_what_its_drivers_say() {
+    fn a_node_may_change_its_lease_and_its_csi_node() {
         let leases = "coordination.k8s.io/leases";
         check(&format!("update {leases} kube-node-lease/n1"), "yes");
         check(&format!("create {leases} kube-node-lease/"), "yes");
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_selected_by_node_or_known() {
+    fn pods_are_listed_by_node_name_or_read_by_reference() {
         check("get /pods ns/p", "if Pod");
         check("watch /pods - spec.nodeName=n1", "yes");
         check("watch /pods - spec.nodeName==n1", "yes");

@@ -14,8 +14,9 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use mizzen_kinds::allocate::{self, AllocateError, AllocationError, ServiceIpPool};
+use mizzen_core_kinds::allocate::{self, AllocateError, AllocationError, ServiceIpPool};
 use mizzen_object::Status;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_registry::{BoxFuture, Key, Resource};
 use mizzen_value::Value;
 use mizzen_value::address::{Cidr, family};
@@ -66,7 +67,7 @@ impl WriteTransaction for ServiceTransaction {
         &self,
         call: &ResourceCall,
         old: Option<&Value>,
-        object: &mut Value,
+        object: &mut CanonicalObject,
     ) -> Result<(), Status> {
         match (Attributes { call, old }).is_main("", "services") {
             true => allocate(call, old, &mut self.claim.lock(), object),

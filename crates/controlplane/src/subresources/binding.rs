@@ -1,5 +1,6 @@
 //! Binds a pod to a node: `POST` to `pods/NAME/binding`, or to the legacy `bindings`.
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{GroupResource, Status, Violations, condition};
 use mizzen_registry::{BoxFuture, Key, Update, UpdateFn};
 use mizzen_value::{Value, value};
@@ -23,7 +24,8 @@ pub(super) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> 
         .get("", "v1", "bindings")
         .ok_or_else(missing)?;
     let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
-    let mut binding = decode::decode_body(call, bindings.kind(), options.strictness)?;
+    let binding = decode::decode_body(call, bindings.kind(), options.strictness)?;
+    let mut binding = binding.into_value();
     if path.subresource.is_empty() {
         // Kubernetes: only a binding through `pods/NAME/binding` may have the uid of the pod.
         wipe_system_metadata(binding.entry("metadata"));
@@ -69,7 +71,7 @@ fn check_binding(name: &str, binding: &Value) -> Result<(), Status> {
         ));
     }
     let mut violations = Violations::default();
-    mizzen_kinds::validate_binding(binding, &mut violations);
+    mizzen_core_kinds::pod::validate_binding(binding, &mut violations);
     violations
         .aggregate()
         .map_or(Ok(()), |all| Err(Status::unknown(all)))
@@ -82,9 +84,12 @@ struct BindPod {
 }
 
 impl UpdateFn for BindPod {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         let outcome = self.bound(current.expect("the update does not create"));
-        Box::pin(async { outcome })
+        Box::pin(async { outcome.map(Into::into) })
     }
 }
 

@@ -6,19 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_apiserver::HealthCheck;
+use mizzen_apiserver::options;
+use mizzen_apiserver::response::Response;
+use mizzen_apiserver::verbs::ResourceCall;
 use mizzen_object::{Details, GroupResource, Status, schema};
+use mizzen_outgoing::OutgoingClient;
 use mizzen_registry::{Health, Object, ObjectList, Revision};
+use mizzen_transport::{CallLimit, Trust};
 use mizzen_value::{Value, json, value};
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::ControlPlane;
-use mizzen_apiserver::HealthCheck;
-use mizzen_apiserver::options;
-use mizzen_apiserver::outgoing::OutgoingClient;
-use mizzen_apiserver::response::Response;
-use mizzen_apiserver::verbs::ResourceCall;
-use mizzen_transport::{CallLimit, Trust};
 
 /// The probed components and their ports.
 const COMPONENTS: [(&str, u16); 2] = [("controller-manager", 10257), ("scheduler", 10259)];
@@ -49,7 +49,7 @@ impl ControlPlaneComponents {
 }
 
 /// Answers for the resource; nothing of it can be watched.
-pub(super) async fn answer(call: &ResourceCall<'_>) -> Result<Response, Status> {
+pub(super) async fn serve(call: &ResourceCall<'_>) -> Result<Response, Status> {
     match call.request.info.verb() {
         "list" => list(call).await,
         "watch" => Err(no_watch()),
@@ -119,12 +119,13 @@ async fn component(call: &ResourceCall<'_>, name: &str) -> Object {
                     bytes: MAX_RESPONSE,
                 };
                 let client = OutgoingClient::plain(&server.registry, None);
-                let answer = client.get(&url, &Trust::Anyone, limit).await;
-                answer.map(drop).map_err(|error| error.to_string())
+                let result = client.get(&url, &Trust::Anyone, limit).await;
+                result.map(drop).map_err(|error| error.to_string())
             }
         },
         None => match server.registry.store().health() {
-            Health::Failed(problem) => Err(problem.to_string()),
+            // Kubernetes: etcd without space is not healthy (etcd's /health, NOSPACE).
+            Health::Failed(problem) | Health::Full(problem) => Err(problem.to_string()),
             _ => Ok(()),
         },
     };

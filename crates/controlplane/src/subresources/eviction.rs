@@ -1,8 +1,9 @@
 //! Eviction: `POST` to `pods/NAME/eviction` deletes a pod if its PodDisruptionBudget allows it.
 
 use http::Method;
-use mizzen_kinds::pod_state::{is_ready, is_terminal};
+use mizzen_component_helpers::pod_state::{is_ready, is_terminal};
 use mizzen_object::condition;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::select::LabelSelector;
 use mizzen_object::{
     Action, Cause, Details, GroupResource, GroupVersionKind, Path, Status, Violations,
@@ -285,9 +286,12 @@ struct SetDisruptionTarget<'a> {
 }
 
 impl UpdateFn for SetDisruptionTarget<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         let outcome = self.marked(current.expect("the update does not create"));
-        Box::pin(async { outcome })
+        Box::pin(async { outcome.map(Into::into) })
     }
 }
 
@@ -318,9 +322,12 @@ struct TakeDisruption<'a> {
 }
 
 impl UpdateFn for TakeDisruption<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         let outcome = self.taken(current.expect("the update does not create"));
-        Box::pin(async { outcome })
+        Box::pin(async { outcome.map(Into::into) })
     }
 }
 

@@ -20,7 +20,7 @@ use mizzen_apiserver::extend::Handler;
 const HANDLERS: &[(&str, &str, Handler)] = &[
     ("bindings", "", |call| Box::pin(binding::create(call))),
     ("componentstatuses", "", |call| {
-        Box::pin(component_status::answer(call))
+        Box::pin(component_status::serve(call))
     }),
     ("deployments.apps", "rollback", |call| {
         Box::pin(rollback::create(call))

@@ -2,6 +2,7 @@
 //!
 //! Kubernetes: RollbackREST in pkg/registry/apps/deployment/storage/storage.go of v1.15.
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::validate::{field, meta};
 use mizzen_object::{Path, Status, Violations};
 use mizzen_registry::{BoxFuture, Update, UpdateFn};
@@ -88,7 +89,10 @@ struct RollbackRequest<'a> {
 }
 
 impl UpdateFn for RollbackRequest<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         let mut deployment = current.expect("the update does not create").clone();
         for (name, value) in self.rollback["updatedAnnotations"].entries() {
             deployment
@@ -102,6 +106,6 @@ impl UpdateFn for RollbackRequest<'_> {
             .set("rollbackTo", value!({"revision": revision}));
         // Without a version the registry retries after a conflict.
         deployment.entry("metadata").set("resourceVersion", "");
-        Box::pin(async { Ok(deployment) })
+        Box::pin(async { Ok(deployment.into()) })
     }
 }

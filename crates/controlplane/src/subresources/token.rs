@@ -9,9 +9,9 @@ use mizzen_value::{Value, json, time, value};
 
 use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::response::{self, Response, ResponseForm, not_acceptable};
-use mizzen_apiserver::token::{TokenSigner, issue};
 use mizzen_apiserver::verbs::{ResourceCall, check_key, set_namespace};
 use mizzen_apiserver::{admission, decode, options};
+use mizzen_authentication::TokenSigner;
 
 /// Kubernetes: the lifetime that a kubelet requests for a projected token, and the extended one that it gets, so that old
 /// clients that never read their token again go on working (serviceaccount/claims.go).
@@ -271,7 +271,7 @@ fn signed_status(
     );
     claims.set("aud", spec["audiences"].clone());
     claims.set("kubernetes.io", bound);
-    let text =
-        issue(signer, &claims).ok_or_else(|| Status::internal("failed to generate token"))?;
+    let text = mizzen_authentication::issue_token(signer, &claims)
+        .ok_or_else(|| Status::internal("failed to generate token"))?;
     Ok(value!({ "token": text, "expirationTimestamp": (time::from_unix(now + seconds)) }))
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_apiserver::{Http, Options, UnsentLimits, User};
+use mizzen_authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_registry::BoxFuture;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ async fn hang_up(network: &Network, protocol: &str, bytes: &[u8]) -> (String, u6
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_shake_hands_is_hung_up_on() {
+async fn a_connection_without_a_tls_handshake_is_closed() {
     let rig = Rig::new().await;
     let network = Network::start(&rig.server).await;
     let mut stream = network.dial_plain().await;
@@ -44,7 +44,7 @@ async fn who_does_not_shake_hands_is_hung_up_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_does_not_come_is_waited_for_half_a_minute() {
+async fn reading_a_request_head_times_out_after_half_a_minute() {
     let rig = Rig::new().await;
     let network = Network::start(&rig.server).await;
     for half in ["", "GET /readyz HT", "GET /readyz HTTP/1.1\r\nhost: x\r\n"] {
@@ -58,7 +58,7 @@ async fn a_head_that_does_not_come_is_waited_for_half_a_minute() {
 
 /// Kubernetes: IdleTimeout is 90 s, ReadHeaderTimeout 32 s (server/secure_serving.go).
 #[tokio::test(start_paused = true)]
-async fn between_requests_a_connection_is_idle_for_ninety_seconds_and_a_head_has_its_time_from_its_first_byte()
+async fn an_idle_connection_is_closed_after_ninety_seconds_and_the_head_timeout_starts_at_its_first_byte()
  {
     const READY: &str = "GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n";
     let rig = Rig::new().await;
@@ -94,7 +94,7 @@ async fn between_requests_a_connection_is_idle_for_ninety_seconds_and_a_head_has
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_waited_for_as_long_as_a_request_may_take() {
+async fn reading_a_body_times_out_with_the_request() {
     let rig = Rig::with(Options {
         request_timeout: 20,
         ..Options::default()
@@ -117,7 +117,7 @@ async fn a_body_that_does_not_come_is_waited_for_as_long_as_a_request_may_take()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_of_no_use_is_ended() {
+async fn a_connection_without_requests_is_closed() {
     let rig = Rig::new().await;
     let network = Network::start(&rig.server).await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -140,7 +140,7 @@ async fn a_connection_of_no_use_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_nobody_reads_is_given_up() {
+async fn a_response_that_the_client_does_not_read_times_out() {
     let rig = Rig::new().await;
     let text = "x".repeat(1_000_000);
     for number in 0..40 {
@@ -175,7 +175,7 @@ async fn metric(rig: &Rig, line: &str) -> u64 {
 
 /// A list shares the store's memory until its objects are replaced; from then on it alone keeps them.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_not_read_is_charged_with_what_the_store_has_given_up() {
+async fn an_unread_list_counts_the_records_that_the_store_has_dropped() {
     const MB: u64 = 1_000_000;
     let unsent = UnsentLimits {
         per_user: 50 * MB,
@@ -257,7 +257,7 @@ impl Authorizer for Fragile {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_causes_a_panic_is_answered_and_hurts_nobody() {
+async fn a_request_that_panics_gets_500_and_affects_no_other_request() {
     let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Fragile)];
     let rig = Rig::with(Options {
         authorizers,
@@ -293,7 +293,7 @@ async fn a_request_that_causes_a_panic_is_answered_and_hurts_nobody() {
 
 /// A request that is given up is not counted as under way, and has not written anything by half.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_leaves_nothing_behind() {
+async fn a_cancelled_request_leaves_no_partial_write() {
     let rig = Rig::new().await;
     for number in 0..200 {
         let body = format!(r#"{{"metadata":{{"name":"c{number}"}}}}"#);
@@ -410,7 +410,7 @@ async fn request_lines_are_read_as_gos_server_reads_them() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_still_sending_reads_its_answer() {
+async fn a_client_that_is_still_sending_reads_its_response() {
     const SIZE: usize = 4 << 20;
     let rig = Rig::new().await;
     let network = Network::start(&rig.server).await;
@@ -432,7 +432,7 @@ async fn a_client_that_is_still_sending_reads_its_answer() {
 }
 
 #[tokio::test]
-async fn a_little_body_that_is_not_read_leaves_the_connection_as_it_is() {
+async fn a_small_unread_body_keeps_the_connection_open() {
     let rig = Rig::new().await;
     let network = Network::start(&rig.server).await;
     let ready = "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

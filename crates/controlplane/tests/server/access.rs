@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authentication::{Authentication, StaticTokens};
-use mizzen_apiserver::authorization::{
+use mizzen_apiserver::{Options, User};
+use mizzen_authentication::{Authentication, StaticTokens};
+use mizzen_authentication::{TokenSigner, issue_token};
+use mizzen_authorization::{
     Attributes, AttributesTarget, Authorizer, Decision, DecisionReason, ResourceAttributes,
 };
-use mizzen_apiserver::{Options, TokenSigner, User, issue_token};
 use mizzen_registry::{BoxFuture, Store, StoreOptions, WindowLimits};
 use mizzen_value::{Value, value};
 use tokio::time::Instant;
@@ -96,7 +97,7 @@ async fn authentication_and_authorization_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_counts_for_the_next_request_and_no_longer_than_it_is_there() {
+async fn a_role_applies_from_the_next_request_until_its_deletion() {
     let rig = Rig::new().await;
     as_jane(&rig, "GET", CONFIG_MAPS, "").await.expect(403);
     for round in 0..20 {
@@ -133,7 +134,7 @@ async fn a_role_counts_for_the_next_request_and_no_longer_than_it_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_that_was_left_behind_starts_again() {
+async fn an_index_behind_the_watch_window_is_rebuilt() {
     let window = WindowLimits {
         min_events: 1,
         max_events: 4,
@@ -486,7 +487,7 @@ async fn an_impersonation_header_counts_in_any_case_and_bytes() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_of_forms_is_heard_in_any_letters() {
+async fn media_types_are_matched_case_insensitively() {
     let rig = Rig::new().await;
     let admin = || User::master("admin");
     rig.call_as(admin(), &[("accept", "é")], "GET", CONFIG_MAPS, "")
@@ -679,7 +680,7 @@ async fn a_server_may_be_given_other_authorizers() {
 /// Claim: what a decision costs does not grow with the number of bindings. With optimisation 99 of 100 take less
 /// than 5 µs among 10,000.
 #[tokio::test]
-async fn a_decision_costs_what_the_user_s_own_bindings_cost() {
+async fn authorization_evaluates_only_the_bindings_of_the_user() {
     let n_bindings = if cfg!(debug_assertions) {
         2_000
     } else {
@@ -751,7 +752,7 @@ async fn a_decision_costs_what_the_user_s_own_bindings_cost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_token_is_known_to_a_review() {
+async fn a_token_review_authenticates_every_kind_of_token() {
     let tokens = StaticTokens::parse("swordfish,jane,7,\"dev,ops\"").unwrap();
     let authentication = Authentication {
         tokens,
@@ -818,7 +819,7 @@ impl TokenSigner for Echo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_in_a_secret_holds_as_long_as_the_secret_has_it() {
+async fn a_secret_based_token_is_valid_while_the_secret_contains_it() {
     const SECRETS: &str = "/api/v1/namespaces/default/secrets";
     const ACCOUNT: &str = r#"{"metadata":{"name":"robot"}}"#;
     let rig = Rig::with(Options {

@@ -9,7 +9,7 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 
 #[tokio::test]
-async fn an_address_comes_and_goes_with_its_service() {
+async fn an_ip_address_is_created_and_deleted_with_its_service() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"s"},"spec":{"clusterIP":"10.0.0.9","ports":[{"port":80}]}}"#;
     rig.post(SERVICES, body).await.expect(201);
@@ -34,7 +34,7 @@ async fn an_address_comes_and_goes_with_its_service() {
 }
 
 #[tokio::test]
-async fn an_address_object_that_its_service_needs_is_made_again() {
+async fn a_deleted_ip_address_of_a_service_is_restored() {
     let rig = Rig::new().await;
     for (name, address) in [("s", "10.0.0.9"), ("t", "10.0.0.10")] {
         let body = format!(
@@ -71,7 +71,7 @@ async fn an_address_object_that_its_service_needs_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_refused_leaves_no_address() {
+async fn a_rejected_service_allocates_no_address() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
     rig.post(SERVICES, body).await.expect(201);
@@ -86,7 +86,7 @@ async fn a_service_that_is_refused_leaves_no_address() {
 }
 
 #[tokio::test]
-async fn a_service_that_needs_no_address_any_more_gives_it_up() {
+async fn a_service_that_needs_no_address_releases_it() {
     let rig = Rig::new().await;
     rig.post(
         SERVICES,
@@ -102,7 +102,7 @@ async fn a_service_that_needs_no_address_any_more_gives_it_up() {
 }
 
 #[tokio::test]
-async fn an_address_that_somebody_made_is_taken() {
+async fn an_address_with_an_ip_address_object_is_allocated() {
     let rig = Rig::new().await;
     let body =
         r#"{"metadata":{"name":"10.0.0.7"},"spec":{"parentRef":{"resource":"x","name":"y"}}}"#;
@@ -120,7 +120,7 @@ async fn an_address_that_somebody_made_is_taken() {
 }
 
 #[tokio::test]
-async fn what_was_left_behind_is_put_in_order() {
+async fn repair_restores_missing_ip_addresses_and_deletes_orphans() {
     let rig = Rig::new().await;
     rig.post(
         SERVICES,
@@ -138,7 +138,7 @@ async fn what_was_left_behind_is_put_in_order() {
 }
 
 #[tokio::test]
-async fn a_range_that_somebody_adds_gives_addresses_while_it_stays() {
+async fn a_new_service_cidr_is_allocated_from_until_its_deletion() {
     const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
     let rig = Rig::new().await;
     let service = |name: &str| {
@@ -175,7 +175,7 @@ async fn with_ranges(ranges: &[&str]) -> Rig {
 }
 
 #[tokio::test]
-async fn services_of_a_cluster_of_ipv6_have_its_addresses() {
+async fn services_of_an_ipv6_cluster_get_ipv6_addresses() {
     let rig = with_ranges(&["fd00::/120"]).await;
     let service = |address: &str| {
         format!(
@@ -222,7 +222,7 @@ async fn services_of_a_cluster_of_ipv6_have_its_addresses() {
 }
 
 #[tokio::test]
-async fn a_range_of_ipv6_is_given_away_to_the_last_address() {
+async fn an_ipv6_range_is_allocated_to_the_last_address() {
     let rig = with_ranges(&["fd00::/124"]).await;
     for n in 1..=15 {
         let body =

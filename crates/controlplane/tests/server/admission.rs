@@ -21,7 +21,7 @@ async fn without(plugin: &str) -> Rig {
 }
 
 #[tokio::test]
-async fn a_claim_gets_the_default_class_and_grows_if_that_lets_it() {
+async fn a_claim_gets_the_default_class_and_is_resized_if_the_class_allows_it() {
     let rig = Rig::new().await;
     let class = r#"{"metadata":{"name":"fast","annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},"provisioner":"p"}"#;
     rig.post(CLASSES, class).await.expect(201);
@@ -131,7 +131,7 @@ async fn a_plugin_that_is_off_does_nothing() {
 }
 
 #[tokio::test]
-async fn an_owner_that_is_named_twice_is_left_once_with_a_warning() {
+async fn duplicate_owner_references_are_removed_with_a_warning() {
     let rig = Rig::new().await;
     let owner = r#"{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u1"}"#;
     let body = format!(r#"{{"metadata":{{"name":"c","ownerReferences":[{owner},{owner}]}}}}"#);
@@ -151,7 +151,7 @@ async fn an_owner_that_is_named_twice_is_left_once_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_bound_gets_the_place_of_its_node() {
+async fn a_bound_pod_gets_the_topology_labels_of_its_node() {
     let rig = Rig::new().await;
     rig.post(
         "/api/v1/nodes",

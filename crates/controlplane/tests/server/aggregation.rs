@@ -107,7 +107,7 @@ pub(crate) async fn in_front(rig: Rig, peer: &Peer) -> Rig {
 }
 
 #[tokio::test]
-async fn a_request_is_passed_on_in_the_name_of_who_asks() {
+async fn a_request_is_proxied_with_the_user_in_its_headers() {
     let peer = shop(|_| found()).await;
     let rig = front(&peer).await;
     assert_eq!(
@@ -140,7 +140,7 @@ async fn a_request_is_passed_on_in_the_name_of_who_asks() {
 }
 
 #[tokio::test]
-async fn who_is_not_there_is_said_not_to_be_and_why() {
+async fn an_unavailable_api_service_says_why() {
     let peer = shop(|_| found()).await;
     let rig = Rig::new().await;
     rig.server.aggregate().await.unwrap();
@@ -206,7 +206,7 @@ async fn who_is_not_there_is_said_not_to_be_and_why() {
 }
 
 #[tokio::test]
-async fn a_server_with_a_wrong_certificate_is_not_asked() {
+async fn a_server_with_an_untrusted_certificate_gets_no_request() {
     let peer = Peer::start(&["other.example.com"], |_| Reaction::Hang).await;
     let rig = Rig::new().await;
     rig.server.aggregate().await.unwrap();
@@ -220,7 +220,7 @@ async fn a_server_with_a_wrong_certificate_is_not_asked() {
 }
 
 #[tokio::test]
-async fn a_list_that_breaks_off_is_not_taken_for_a_whole_one() {
+async fn a_truncated_list_is_an_error() {
     let peer = shop(|_| Reaction::Begin(r#"{"kind":"ThingList","items":["#.into())).await;
     let rig = front(&peer).await;
     let answer = rig.send("GET", THINGS, "").await;
@@ -233,7 +233,7 @@ async fn a_list_that_breaks_off_is_not_taken_for_a_whole_one() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_happens_at_once_until_it_breaks_off() {
+async fn a_proxied_watch_streams_events_until_the_connection_breaks() {
     let peer = shop(|_| Reaction::Begin("{\"type\":\"ADDED\"}\n".into())).await;
     let rig = front(&peer).await;
     let mut body = rig
@@ -249,7 +249,7 @@ async fn a_watch_tells_what_happens_at_once_until_it_breaks_off() {
 }
 
 #[tokio::test]
-async fn documents_show_what_others_serve() {
+async fn openapi_includes_aggregated_servers() {
     let peer = shop(|path| match path {
         "/openapi/v3/apis/shop.example.com/v1" => {
             Reaction::Reply(200, r#"{"openapi":"3.0.0"}"#.into())
@@ -309,7 +309,7 @@ async fn documents_show_what_others_serve() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_costs_nobody_else_anything() {
+async fn a_hanging_server_delays_no_other_request() {
     let peer = Peer::start(NAME, |_| Reaction::Hang).await;
     let rig = Rig::new().await;
     rig.server.aggregate().await.unwrap();
@@ -340,7 +340,7 @@ async fn one_that_hangs_costs_nobody_else_anything() {
 
 /// Time is virtual here: it passes when nothing happens.
 #[tokio::test(start_paused = true)]
-async fn discovery_of_one_that_hangs_is_given_up() {
+async fn discovery_of_a_hanging_server_times_out() {
     let peer = Peer::start(NAME, |_| Reaction::Hang).await;
     let rig = Rig::new().await;
     rig.post(SERVICES, SERVICE).await.expect(201);
@@ -373,7 +373,7 @@ async fn discovery_of_one_that_hangs_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_is_served_here_has_api_services() {
+async fn local_group_versions_have_api_services() {
     let rig = Rig::new().await;
     let orphan = r#"{"metadata":{"name":"v1.gone.example.com","labels":{"kube-aggregator.kubernetes.io/automanaged":"true"}},"spec":{"group":"gone.example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":100}}"#;
     rig.post(APIS, orphan).await.expect(201);
@@ -423,7 +423,7 @@ async fn an_upgraded_connection_is_a_tunnel() {
 }
 
 #[tokio::test]
-async fn headers_of_the_connection_stay_here_and_the_client_is_named() {
+async fn hop_by_hop_headers_are_dropped_and_the_client_is_named() {
     let peer = shop(|_| found()).await;
     let rig = front(&peer).await;
     let network = Network::start(&rig.server).await;
@@ -459,7 +459,7 @@ async fn headers_of_the_connection_stay_here_and_the_client_is_named() {
 }
 
 #[tokio::test]
-async fn a_body_is_passed_on_as_it_comes_however_long_it_is() {
+async fn a_body_of_any_length_is_streamed_to_the_server() {
     let peer = shop(|_| found()).await;
     let rig = front(&peer).await;
     let network = Network::start(&rig.server).await;

@@ -6,7 +6,7 @@ use crate::crd::{FOOS, define, definition, foo, version};
 use crate::rig::{CONFIG_MAPS, Rig};
 
 #[tokio::test]
-async fn who_means_an_object_that_is_gone_is_told_so_before_anything_else() {
+async fn an_apply_with_the_uid_of_a_missing_object_is_a_conflict_before_other_errors() {
     let rig = Rig::new().await;
     for metadata in [
         r#"{"name":"a","uid":"u"}"#,
@@ -51,7 +51,7 @@ async fn job(rig: &Rig, labels: &str, of_template: &str) -> (Vec<String>, String
 }
 
 #[tokio::test]
-async fn labels_that_a_job_has_of_its_template_are_its_creators_but_not_the_generated_ones() {
+async fn the_creator_owns_the_template_labels_of_a_job_except_generated_ones() {
     let rig = Rig::new().await;
     let generated = [
         "batch.kubernetes.io/controller-uid",
@@ -75,7 +75,7 @@ async fn labels_that_a_job_has_of_its_template_are_its_creators_but_not_the_gene
 }
 
 #[tokio::test]
-async fn bad_labels_of_a_jobs_template_are_bad_labels_of_the_job() {
+async fn invalid_template_labels_of_a_job_are_reported_for_the_job() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"j"},"spec":{"template":{"metadata":{"labels":{"a":"-"}},
         "spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}"#;
@@ -95,7 +95,7 @@ async fn bad_labels_of_a_jobs_template_are_bad_labels_of_the_job() {
 
 /// Each answer was seen at v1.36.4.
 #[tokio::test(start_paused = true)]
-async fn nulls_that_a_schema_does_not_allow_are_pruned_but_not_from_what_is_applied() {
+async fn nulls_that_a_schema_forbids_are_pruned_except_from_an_applied_configuration() {
     let rig = Rig::new().await;
     let properties = r#"{"a":{"type":"string"},"n":{"type":"string","nullable":true},
         "d":{"type":"string","default":"x"},"m":{"type":"object","additionalProperties":{"type":"string"}}}"#;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mizzen_apiserver::authorization::{Authorization, AuthorizationConfigurationError};
 use mizzen_apiserver::{Options, User};
+use mizzen_authorization::{Authorization, AuthorizationConfigurationError};
 use mizzen_value::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, advance};
@@ -138,7 +138,7 @@ async fn a_review_has_the_attributes_of_the_request() {
 }
 
 #[tokio::test]
-async fn an_older_webhook_hears_of_a_group() {
+async fn a_v1beta1_webhook_gets_the_groups() {
     let answer = r#"{"apiVersion":"authorization.k8s.io/v1beta1","kind":"SubjectAccessReview","status":{"allowed":true}}"#;
     let peer = Peer::answering(200, answer).await;
     let rig = asking(
@@ -202,7 +202,7 @@ async fn a_denial_is_final_and_no_opinion_is_not() {
 }
 
 #[tokio::test]
-async fn answers_are_kept_as_long_as_settled_unless_the_question_is_too_long() {
+async fn responses_are_cached_for_their_ttl_unless_the_review_is_too_long() {
     let peer = Peer::start(&["127.0.0.1"], |request| {
         let allowed = String::from_utf8_lossy(request.body()).contains("jane");
         Reaction::Reply(200, if allowed { ALLOWED } else { SILENT }.into())
@@ -381,7 +381,7 @@ async fn a_slow_webhook_delays_no_other_request() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_for_a_while() {
+async fn transient_failures_are_retried_with_back_off() {
     tokio::time::pause();
     let n_failures = Arc::new(AtomicUsize::new(3));
     let left = n_failures.clone();
@@ -496,7 +496,7 @@ async fn match_conditions_limit_the_requests_of_a_webhook() {
 }
 
 #[tokio::test]
-async fn a_review_tells_what_a_webhook_says_and_what_went_wrong() {
+async fn a_review_has_the_reason_and_the_errors_of_a_webhook() {
     let review = async |server: &Rig| {
         let body = r#"{"spec":{"user":"jane","resourceAttributes":{"verb":"list","resource":"pods",
             "fieldSelector":{"requirements":[{"key":"a","operator":"In","values":["b"]},{"key":"c","operator":"Exists"}]}}}}"#;
@@ -547,7 +547,7 @@ async fn a_review_tells_what_a_webhook_says_and_what_went_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_decide_without_looking() {
+async fn always_allow_and_always_deny_ignore_the_request() {
     let allowing = rig("- {type: AlwaysAllow, name: alwaysallow}").await;
     list(&allowing).await.expect(200);
     let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";

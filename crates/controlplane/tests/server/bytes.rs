@@ -91,7 +91,7 @@ async fn compact_json_ends_with_one_newline_and_readable_json_with_none() {
 }
 
 #[tokio::test]
-async fn what_is_no_object_is_always_readable() {
+async fn documents_that_are_no_objects_are_always_indented() {
     let rig = rig().await;
     for path in ["/version", "/"] {
         let text = body(&rig, "", path).await;
@@ -116,7 +116,7 @@ async fn what_is_no_object_is_always_readable() {
 }
 
 #[tokio::test]
-async fn other_forms_have_upstreams_ends() {
+async fn other_encodings_end_as_upstreams_do() {
     let rig = rig().await;
     let one = format!("{CONFIG_MAPS}/a");
     for path in [&*one, CONFIG_MAPS, "/apis/apps"] {

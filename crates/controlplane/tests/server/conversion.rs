@@ -52,7 +52,7 @@ async fn defined(rig: &Rig, peer: &Peer) {
 }
 
 #[tokio::test]
-async fn a_webhook_converts_what_is_read_and_written() {
+async fn a_webhook_converts_on_read_and_write() {
     let (rig, peer) = (Rig::new().await, webhook(|_| {}).await);
     defined(&rig, &peer).await;
     rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
@@ -118,7 +118,7 @@ fn first(response: &mut Value) -> &mut Value {
 }
 
 #[tokio::test]
-async fn an_answer_that_makes_no_sense_is_refused() {
+async fn an_invalid_conversion_response_is_an_error() {
     check(
         |it| it.set("convertedObjects", Vec::<Value>::new()),
         "returned 0 objects, expected 1",
@@ -162,7 +162,7 @@ async fn an_answer_that_makes_no_sense_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_to_another_question_is_refused() {
+async fn a_conversion_response_with_another_uid_is_an_error() {
     let (rig, peer) = (
         Rig::new().await,
         webhook(|response| response.set("uid", "another")).await,
@@ -185,7 +185,7 @@ async fn an_answer_to_another_question_is_refused() {
 }
 
 #[tokio::test]
-async fn owners_of_other_versions_are_told_by_the_webhook_what_they_lose() {
+async fn managers_of_other_versions_lose_fields_as_the_webhook_converts_them() {
     let (rig, peer) = (Rig::new().await, webhook(|_| {}).await);
     defined(&rig, &peer).await;
     rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
@@ -219,7 +219,7 @@ async fn owners_of_other_versions_are_told_by_the_webhook_what_they_lose() {
 }
 
 #[tokio::test]
-async fn labels_that_a_webhook_sets_are_selected_by() {
+async fn selectors_match_labels_that_a_webhook_sets() {
     let label = |response: &mut Value| {
         for object in response.entry("convertedObjects").make_list() {
             object
@@ -250,7 +250,7 @@ async fn labels_that_a_webhook_sets_are_selected_by() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_is_not_there_fails_its_own_versions_only() {
+async fn an_unreachable_webhook_fails_only_the_versions_it_converts() {
     let rig = Rig::new().await;
     let peer = webhook(|_| {}).await;
     defined(&rig, &peer).await;
@@ -270,7 +270,7 @@ async fn a_webhook_that_is_not_there_fails_its_own_versions_only() {
 }
 
 #[tokio::test]
-async fn versions_without_a_webhook_have_what_both_know() {
+async fn versions_without_a_webhook_share_their_common_fields() {
     let rig = Rig::new().await;
     let text = r#"{"type":"string"}"#;
     let v1 = format!(

@@ -51,7 +51,7 @@ async fn a_record_that_cannot_be_decoded_is_a_500_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn a_server_starts_with_a_definition_that_cannot_be_decoded_and_serves_the_others() {
+async fn a_server_starts_with_an_undecodable_definition_and_serves_the_remaining_ones() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, "{}")])).await;
     rig.post(FOOS, &foo("v1", "one", "{}")).await.expect(201);

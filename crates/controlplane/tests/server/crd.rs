@@ -99,7 +99,7 @@ async fn a_kind_is_served_once_its_definition_is_accepted() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_in_the_words_of_upstream() {
+async fn a_missing_custom_resource_is_not_found_in_the_words_of_upstream() {
     let rig = Rig::new().await;
     let mut hidden = version("v2", false, ANY);
     hidden.set("served", false);
@@ -145,7 +145,7 @@ async fn what_is_not_there_is_not_found_in_the_words_of_upstream() {
 }
 
 #[tokio::test]
-async fn a_taken_name_is_accepted_when_it_becomes_free() {
+async fn a_conflicting_name_is_accepted_when_it_becomes_free() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
     let mut other = definition(vec![version("v1", true, ANY)]);
@@ -176,7 +176,7 @@ async fn a_taken_name_is_accepted_when_it_becomes_free() {
 }
 
 #[tokio::test]
-async fn a_definition_goes_after_its_objects_and_nothing_is_made_meanwhile() {
+async fn a_definition_is_deleted_after_its_objects_and_rejects_creates_meanwhile() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
     rig.post(FOOS, &foo("v1", "free", "{}")).await.expect(201);
@@ -213,7 +213,7 @@ async fn a_definition_goes_after_its_objects_and_nothing_is_made_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_server_that_starts_serves_what_was_defined_before() {
+async fn a_restarted_server_serves_existing_definitions() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
     rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#))
@@ -224,7 +224,7 @@ async fn a_server_that_starts_serves_what_was_defined_before() {
 }
 
 #[tokio::test]
-async fn objects_are_seen_in_every_version() {
+async fn objects_are_served_in_every_version() {
     let rig = Rig::new().await;
     let v1 = version(
         "v1",
@@ -281,7 +281,7 @@ async fn objects_are_seen_in_every_version() {
 }
 
 #[tokio::test]
-async fn the_stored_version_can_change_and_a_write_that_changes_nothing_moves_an_object() {
+async fn the_storage_version_can_change_and_a_no_op_write_migrates_an_object() {
     let rig = Rig::new().await;
     define(
         &rig,
@@ -328,7 +328,7 @@ async fn objects_follow_their_schema() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_its_kind_changes_or_goes() {
+async fn a_watch_ends_when_its_definition_is_changed_or_deleted() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
     rig.post(FOOS, &foo("v1", "one", "{}")).await.expect(201);
@@ -361,7 +361,7 @@ async fn a_watch_ends_when_its_kind_changes_or_goes() {
 }
 
 #[tokio::test]
-async fn scales_are_where_the_definition_says() {
+async fn scale_fields_are_at_the_paths_of_the_definition() {
     let rig = Rig::new().await;
     let mut v1 = version(
         "v1",
@@ -416,7 +416,7 @@ async fn scales_are_where_the_definition_says() {
 }
 
 #[tokio::test]
-async fn fields_can_be_selected_that_the_definition_names() {
+async fn selectable_fields_of_a_definition_can_be_selected() {
     let rig = Rig::new().await;
     let mut v1 = version("v1", true, ANY);
     v1.set("selectableFields", value!([{ "jsonPath": ".spec.a" }]));
@@ -455,7 +455,7 @@ async fn fields_can_be_selected_that_the_definition_names() {
 }
 
 #[tokio::test]
-async fn openapi_describes_what_is_defined_now() {
+async fn openapi_follows_definitions() {
     let rig = Rig::new().await;
     let path = "/openapi/v3/apis/example.com/v1";
     rig.get(path).await.expect(404);
@@ -515,7 +515,7 @@ async fn many_clients_define_kinds_at_once() {
 }
 
 #[tokio::test]
-async fn what_a_new_rule_forbids_may_stay_as_it_is() {
+async fn unchanged_values_pass_a_new_rule() {
     let rig = Rig::new().await;
     define(&rig, &definition(vec![version("v1", true, ANY)])).await;
     let made = rig

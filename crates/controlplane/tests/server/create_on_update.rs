@@ -90,7 +90,7 @@ async fn is_found(rig: &Rig, method: &str, resource: &str, version: &str, row: &
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_put_or_apply_to_what_is_missing_creates_where_upstream_does() {
+async fn a_put_or_apply_of_a_missing_object_creates_it_where_upstream_does() {
     let rig = Rig::new().await;
     let (mut by_put, mut by_apply, mut n_others) = (Vec::new(), Vec::new(), 0);
     for (resource, version, row) in listed(&rig).await {

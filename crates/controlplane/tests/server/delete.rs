@@ -5,7 +5,7 @@ use crate::rig::{CONFIG_MAPS, Rig};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 #[tokio::test]
-async fn finalizers_hold_an_object_until_they_are_gone() {
+async fn finalizers_keep_an_object_until_they_are_removed() {
     let rig = Rig::new().await;
     let path = format!("{CONFIG_MAPS}/a");
     rig.post(
@@ -34,7 +34,7 @@ async fn finalizers_hold_an_object_until_they_are_gone() {
 }
 
 #[tokio::test]
-async fn a_running_pod_is_given_time_and_an_unscheduled_one_is_not() {
+async fn a_running_pod_gets_a_grace_period_and_an_unscheduled_one_does_not() {
     let rig = Rig::new().await;
     let pod = |name: &str, node: &str| {
         format!(

@@ -93,7 +93,7 @@ async fn aggregated_discovery_has_every_encoding_and_one_tag() {
 }
 
 #[tokio::test]
-async fn plain_discovery_is_for_clients_that_ask_for_nothing_else() {
+async fn plain_discovery_is_for_clients_that_accept_nothing_else() {
     let rig = Rig::new().await;
     let aggregated = format!("application/json;{AGGREGATED}");
     for (path, accept, status, kind) in [
@@ -179,7 +179,7 @@ async fn plain_discovery_is_also_protobuf() {
 }
 
 #[tokio::test]
-async fn pages_of_one_media_type_are_refused_in_go_restfuls_words() {
+async fn documents_of_one_media_type_are_rejected_in_go_restfuls_words() {
     let rig = Rig::new().await;
     for (accept, status) in [
         ("application/json;as=x", 200),

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::authorization::{
-    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason,
-};
 use mizzen_apiserver::{Concurrency, Options, User};
+use mizzen_authorization::{Attributes, AttributesTarget, Authorizer, Decision, DecisionReason};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -128,7 +126,7 @@ async fn a_greedy_client_cannot_starve_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_fairness_it_can() {
+async fn without_fairness_a_greedy_client_starves_another() {
     let rig = rig(10, false, TAKES).await;
     let (codes, _) = polite_beside_greedy(&rig, 100).await;
     assert!(codes.contains(&429), "{codes:?}");
@@ -180,7 +178,7 @@ async fn a_rejected_request_gets_retry_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_says_of_which_schema_and_level_it_is() {
+async fn a_response_names_its_flow_schema_and_priority_level() {
     let rig = rig(10, true, TAKES).await;
     share(&rig).await;
     let uid = |body: &mizzen_value::Value| body.at("metadata.uid").str().to_owned();
@@ -281,7 +279,7 @@ async fn a_shorter_deadline_shortens_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_says_how_long_its_request_may_take() {
+async fn a_client_limits_the_duration_of_its_request() {
     let rig = rig(10, true, Duration::from_secs(40)).await;
     let get = async |query: &str| {
         let (began, path) = (Instant::now(), format!("{CONFIG_MAPS}?{query}"));
@@ -318,7 +316,7 @@ async fn a_client_says_how_long_its_request_may_take() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_takes_a_seat_until_it_has_sent_what_was_there() {
+async fn a_watch_takes_a_seat_until_its_initial_events_are_sent() {
     let rig = rig(1, true, Duration::ZERO).await;
     for n in 0..300 {
         rig.make(&format!("x{n}"), "").await;
@@ -404,7 +402,7 @@ async fn a_response_takes_a_seat_until_it_has_been_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_schema_says_whether_its_level_is_there() {
+async fn a_flow_schema_has_a_condition_if_its_level_is_missing() {
     let rig = Rig::new().await;
     let path = format!("{GROUP}/flowschemas/lonely");
     rig.post(&format!("{GROUP}/flowschemas"), &schema("lonely"))
@@ -431,7 +429,7 @@ async fn a_schema_says_whether_its_level_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_and_pages_show_what_is_going_on() {
+async fn metrics_and_debug_pages_show_queued_and_executing_requests() {
     let rig = rig(2, true, Duration::from_secs(1)).await;
     share(&rig).await;
     let busy: Vec<_> = (0..5)

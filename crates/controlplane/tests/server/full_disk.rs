@@ -74,7 +74,7 @@ async fn page(rig: &Rig, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_for_a_while_and_admits_deletes() {
+async fn a_full_disk_rejects_writes_with_retry_after_and_accepts_deletes() {
     let (rig, disk) = rig().await;
     rig.make("a", "").await;
     let held = r#"{"metadata":{"name":"held","finalizers":["example.com/hold"]}}"#;
@@ -110,6 +110,12 @@ async fn a_full_disk_refuses_writes_for_a_while_and_admits_deletes() {
             .1
             .contains("[-]etcd-readiness failed")
     );
+    const STORE: &str = "/api/v1/componentstatuses/etcd-0";
+    let is_healthy = async || {
+        let store = rig.get(STORE).await.expect(200).body;
+        store["conditions"][0]["status"].str().to_owned()
+    };
+    assert_eq!(is_healthy().await, "False");
     let metrics = page(&rig, "/metrics").await.1;
     assert!(metrics.contains("\nmizzen_store_writable 0\n"));
     assert!(metrics.contains("\nmizzen_store_refused_writes_total 2\n"));
@@ -139,10 +145,11 @@ async fn a_full_disk_refuses_writes_for_a_while_and_admits_deletes() {
     disk.set(0);
     rig.make("b", "").await;
     assert_eq!(page(&rig, "/readyz").await.0, 200);
+    assert_eq!(is_healthy().await, "True");
 }
 
 #[tokio::test]
-async fn a_failed_sync_is_answered_as_unknown_and_then_all_writes_are_refused() {
+async fn a_failed_fsync_is_reported_as_unknown_and_later_writes_are_rejected() {
     let (rig, disk) = rig().await;
     rig.make("a", "").await;
     disk.set(BROKEN);

@@ -6,12 +6,12 @@ mod jose;
 mod seeded;
 
 #[test]
-fn tokens_are_read_or_refused() {
+fn tokens_are_parsed_or_rejected() {
     seeded::check(jose::token, &[jose::TOKEN], 5_000);
 }
 
 #[test]
-fn keys_are_read_or_refused() {
+fn keys_are_parsed_or_rejected() {
     let rsa = br#"{"kty":"RSA","n":"u1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gunVTLw7onLRnrq0_IzW7yWR7QkrmBL7jTKEn5u","e":"AQAB"}"#;
     seeded::check(jose::web_key, &[jose::WEB_KEY, rsa], 3_000);
     let key = rcgen::KeyPair::generate().expect("a key");

@@ -41,7 +41,7 @@ async fn page(rig: &Rig, path: &str) -> (u16, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_unwell_outside_keeps_the_server_from_being_ready_but_not_alive() {
+async fn an_unhealthy_dependency_fails_readiness_but_not_liveness() {
     let rig = Rig::with(Options {
         health: vec![Arc::new(Tired)],
         ..Options::default()
@@ -74,7 +74,7 @@ async fn what_is_unwell_outside_keeps_the_server_from_being_ready_but_not_alive(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exclusion_that_matches_nothing_is_said() {
+async fn an_exclusion_without_a_match_is_a_warning() {
     let rig = Rig::with(Options {
         health: vec![Arc::new(Tired)],
         ..Options::default()
@@ -297,7 +297,7 @@ async fn requests_are_counted_by_upstreams_labels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleting_metrics_resets_what_is_counted_of_requests() {
+async fn deleting_metrics_resets_the_request_counters() {
     let rig = Rig::new().await;
     page(&rig, "/api/v1/namespaces").await;
     let counted = |text: &str| text.contains("resource=\"namespaces\"");

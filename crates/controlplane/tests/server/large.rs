@@ -18,7 +18,7 @@ fn pod(name: &str, n_variables: usize, n_bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused() {
+async fn a_too_large_object_is_rejected() {
     let rig = Rig::new().await;
     rig.post(PODS, &pod("a", 1, LIMIT - 10_000))
         .await
@@ -44,7 +44,7 @@ async fn what_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_config_map_says_that_it_is_too_long_of_nothing_in_particular() {
+async fn a_too_long_config_map_is_reported_without_a_field() {
     let rig = Rig::new().await;
     let body = format!(
         r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{}"}}}}"#,
@@ -59,7 +59,7 @@ async fn a_config_map_says_that_it_is_too_long_of_nothing_in_particular() {
 }
 
 #[tokio::test]
-async fn text_may_be_larger_than_what_upstream_would_keep_of_it() {
+async fn text_may_be_larger_than_its_size_in_etcd() {
     let rig = Rig::new().await;
     let tolerations = vec![r#"{"key":"a","operator":"Exists"}"#; 60_000].join(",");
     let body = pod("a", 1, 1).replace(
@@ -74,7 +74,7 @@ async fn text_may_be_larger_than_what_upstream_would_keep_of_it() {
 }
 
 #[tokio::test]
-async fn owners_are_forgotten_before_a_write_is_refused() {
+async fn managed_fields_are_dropped_before_a_large_write_is_rejected() {
     let rig = Rig::new().await;
     let made = rig.post(PODS, &pod("a", 8_000, 50)).await.expect(201);
     assert!(!made.body.at("metadata.managedFields").is_empty());

@@ -42,7 +42,7 @@ fn versions(group: &Reply) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn nobody_sees_them_unless_asked_for() {
+async fn removed_versions_are_hidden_unless_enabled() {
     let (plain, legacy) = (Rig::new().await, legacy().await);
     for group in GROUPS {
         let path = format!("/apis/{group}");
@@ -70,7 +70,7 @@ async fn nobody_sees_them_unless_asked_for() {
 }
 
 #[tokio::test]
-async fn both_versions_show_one_object() {
+async fn both_versions_serve_one_object() {
     let rig = legacy().await;
     let made = rig.post(INGRESSES[0], &ingress(80)).await.expect(201);
     let warning = "299 - \"networking.k8s.io/v1beta1 Ingress is deprecated in v1.19+, unavailable in v1.22+; \
@@ -101,7 +101,7 @@ async fn both_versions_show_one_object() {
 }
 
 #[tokio::test]
-async fn a_field_has_its_owner_in_both_versions() {
+async fn a_field_has_its_manager_in_both_versions() {
     let rig = legacy().await;
     let path = INGRESSES.map(|path| format!("{path}/a"));
     rig.apply(&path[0], "old", &ingress(80)).await.expect(201);
@@ -149,7 +149,7 @@ async fn a_field_has_its_owner_in_both_versions() {
 }
 
 #[tokio::test]
-async fn an_object_of_an_old_version_is_refused_with_every_reason() {
+async fn an_object_of_an_old_version_is_rejected_with_every_violation() {
     let rig = legacy().await;
     let path = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions";
     let column = r#"[{"name":"a","type":"string","JSONPath":".a"}]"#;

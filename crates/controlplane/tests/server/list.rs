@@ -20,7 +20,7 @@ fn next_page(page: &Reply) -> Option<String> {
 }
 
 #[tokio::test]
-async fn pages_show_one_moment_whatever_is_written_meanwhile() {
+async fn pages_show_one_revision_despite_concurrent_writes() {
     let rig = Rig::new().await;
     for number in 10..35 {
         rig.make(&format!("n{number}"), "").await;
@@ -45,7 +45,7 @@ async fn pages_show_one_moment_whatever_is_written_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_tampered_with_is_refused() {
+async fn a_modified_continue_token_is_rejected() {
     let rig = Rig::new().await;
     for token in [
         "nonsense",
@@ -111,7 +111,7 @@ async fn metadata_of(rig: &Rig, form: &str, path: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn metadata_of_a_list_is_asked_of_lists_alone() {
+async fn partial_object_metadata_list_is_only_for_lists() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
     let one = format!("{CONFIG_MAPS}/a");
@@ -191,7 +191,7 @@ async fn body(rig: &Rig, accept: &str, encoding: &str, path: &str) -> Bytes {
 
 /// Lists are joined and compressed while they are read, from what the store has.
 #[tokio::test]
-async fn a_long_list_is_the_same_compressed_and_plain_and_in_every_form() {
+async fn a_long_list_is_the_same_compressed_and_plain_in_every_encoding() {
     let rig = Rig::new().await;
     for number in 0..300 {
         // Some are long enough to go alone.
@@ -265,7 +265,7 @@ fn base64(text: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_beside_a_token_is_refused_before_anything_is_waited_for() {
+async fn a_resource_version_with_a_continue_token_is_rejected_before_any_wait() {
     let rig = Rig::new().await;
     let token = base64(r#"{"v":"meta.k8s.io/v1","rv":1099511627776,"start":"a\u0000"}"#);
     for version in ["1", "x"] {
@@ -279,7 +279,7 @@ async fn a_version_beside_a_token_is_refused_before_anything_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_does_not_come_is_waited_for_three_seconds() {
+async fn a_future_resource_version_is_awaited_for_three_seconds() {
     let rig = Rig::new().await;
     let current = rig.make("a", "").await.version();
     for path in reads_at(current + 5) {
@@ -298,7 +298,7 @@ async fn a_version_that_does_not_come_is_waited_for_three_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_comes_is_answered_at_once() {
+async fn a_resource_version_that_is_reached_is_served_at_once() {
     let rig = Rig::new().await;
     let current = rig.make("a", "").await.version();
     let n_reads = reads_at(0).len();
@@ -314,7 +314,7 @@ async fn a_version_that_comes_is_answered_at_once() {
 
 /// Kubernetes: events have no watch cache.
 #[tokio::test(start_paused = true)]
-async fn events_of_the_future_are_refused_at_once() {
+async fn events_at_a_future_resource_version_are_rejected_at_once() {
     let rig = Rig::new().await;
     let began = Instant::now();
     let refused = rig

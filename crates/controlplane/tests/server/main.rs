@@ -3,7 +3,7 @@
 mod network;
 mod own;
 mod paths;
-#[path = "../../../apiserver/tests/server/peer.rs"]
+#[path = "../../../outgoing/tests/server/peer.rs"]
 mod peer;
 mod rig;
 

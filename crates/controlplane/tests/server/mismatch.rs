@@ -27,7 +27,7 @@ async fn with_foo() -> Rig {
 }
 
 #[tokio::test]
-async fn keys_that_an_apply_has_twice_are_told_as_strictly_as_asked() {
+async fn duplicate_keys_of_an_apply_follow_field_validation() {
     let rig = Rig::new().await;
     let path = |name: &str, query: &str| format!("{CONFIG_MAPS}/{name}?fieldManager=m{query}");
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: \"1\"}\ndata: {b: \"2\"}\n";
@@ -69,7 +69,7 @@ async fn keys_that_an_apply_has_twice_are_told_as_strictly_as_asked() {
 }
 
 #[tokio::test]
-async fn a_put_that_creates_does_not_mind_a_version() {
+async fn a_put_that_creates_ignores_the_resource_version() {
     let rig = Rig::new().await;
     for version in ["0", "1", "999999999"] {
         let body =
@@ -110,7 +110,7 @@ async fn a_put_that_creates_does_not_mind_a_version() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_not_the_paths_is_told_before_a_name() {
+async fn a_namespace_mismatch_is_reported_before_a_name_mismatch() {
     let rig = with_foo().await;
     rig.make("a", "").await;
     let expected =
@@ -186,7 +186,7 @@ async fn table(rig: &Rig, method: &str, path: &str, body: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn how_much_a_table_includes_is_asked_when_there_is_something_to_include() {
+async fn include_object_of_a_table_is_validated_when_there_is_a_row() {
     let rig = with_foo().await;
     rig.make("a", "").await;
     let expected = "Unable to convert to Table as requested: includeObject: Invalid value: \"x\": must be 'Metadata', \
@@ -253,7 +253,7 @@ async fn how_much_a_table_includes_is_asked_when_there_is_something_to_include()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_where_an_object_would_have_to_be_a_list() {
+async fn a_watch_ends_where_an_object_cannot_be_rendered_as_a_list() {
     let rig = with_foo().await;
     rig.make("a", "").await;
     let accept = [(
@@ -295,7 +295,7 @@ async fn a_watch_ends_where_an_object_would_have_to_be_a_list() {
 }
 
 #[tokio::test]
-async fn a_patch_may_not_make_another_kind_of_a_custom_resource() {
+async fn a_patch_cannot_change_the_kind_of_a_custom_resource() {
     let rig = with_foo().await;
     let path = format!("{FOOS}/a");
     for (patch, code, expected) in [
@@ -356,7 +356,7 @@ async fn a_patch_may_not_make_another_kind_of_a_custom_resource() {
 }
 
 #[tokio::test]
-async fn a_patch_may_not_make_another_kind_of_a_scale() {
+async fn a_patch_cannot_change_the_kind_of_a_scale() {
     let rig = with_foo().await;
     let path = format!("{FOOS}/a/scale");
     for (patch, expected) in [
@@ -387,7 +387,7 @@ async fn a_patch_may_not_make_another_kind_of_a_scale() {
 }
 
 #[tokio::test]
-async fn documents_of_go_restful_are_only_read_and_others_whatever_is_done_to_them() {
+async fn documents_of_go_restful_allow_only_get_and_other_documents_every_method() {
     let rig = Rig::new().await;
     for method in ["GET", "POST", "PUT", "DELETE"] {
         for path in ["/api", "/api/v1", "/apis/apps/v1", "/version"] {
@@ -451,7 +451,7 @@ async fn aggregated_discovery_is_of_its_one_version() {
 }
 
 #[tokio::test]
-async fn a_new_definition_says_nothing_of_its_status() {
+async fn a_new_definition_ignores_its_status() {
     let rig = Rig::new().await;
     let definition = r#"{"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
         "names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,
@@ -556,7 +556,7 @@ async fn a_patched_scale_has_no_preconditions() {
 }
 
 #[tokio::test]
-async fn an_autoscaler_says_its_policies_or_nothing_of_its_rules() {
+async fn an_autoscaler_has_policies_or_no_scaling_rules() {
     let rig = Rig::new().await;
     let make = async |version: &str, annotation: &str, behavior: &str| {
         let body = format!(
@@ -671,7 +671,7 @@ async fn accepted(rig: &Rig, accept: &str, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn forms_are_negotiated_in_the_words_of_who_serves_a_path() {
+async fn content_negotiation_fails_in_the_words_of_the_handler_of_a_path() {
     let rig = with_foo().await;
     let json = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
     for path in ["/api/v1", "/apis/apps/v1", CONFIG_MAPS] {
@@ -709,7 +709,7 @@ async fn forms_are_negotiated_in_the_words_of_who_serves_a_path() {
 }
 
 #[tokio::test]
-async fn a_path_that_ends_after_a_verb_is_about_nothing() {
+async fn a_path_that_ends_after_a_verb_has_no_resource() {
     let rig = Rig::new().await;
     for path in ["/api/v1/watch", "/apis/apps/v1/proxy"] {
         let reply = rig.get(path).await.expect(500);
@@ -731,7 +731,7 @@ async fn a_path_that_ends_after_a_verb_is_about_nothing() {
 }
 
 #[tokio::test]
-async fn labels_of_fields_are_refused_in_the_words_of_their_kind() {
+async fn unsupported_field_labels_are_rejected_in_the_words_of_their_kind() {
     let rig = Rig::new().await;
     for (path, expected) in [
         (
@@ -753,7 +753,7 @@ async fn labels_of_fields_are_refused_in_the_words_of_their_kind() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_not_there_is_not_deleted_with_the_same_warning() {
+async fn deleting_a_missing_job_has_the_same_warning() {
     let rig = Rig::new().await;
     let reply = rig
         .delete("/apis/batch/v1/namespaces/default/jobs/x", "")
@@ -769,7 +769,7 @@ async fn a_job_that_is_not_there_is_not_deleted_with_the_same_warning() {
 }
 
 #[tokio::test]
-async fn a_json_patch_that_cannot_be_read_says_so_as_strictly_as_asked() {
+async fn an_invalid_json_patch_follows_field_validation() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
     let path = |strictness: &str| format!("{CONFIG_MAPS}/a?fieldValidation={strictness}");
@@ -804,7 +804,7 @@ async fn an_applied_version_that_is_no_number_is_an_error_of_the_server() {
 }
 
 #[tokio::test]
-async fn what_is_converted_is_called_by_its_whole_kind() {
+async fn conversion_errors_have_the_full_kind() {
     let rig = Rig::new().await;
     let body =
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"binaryData":{"a":"!"}}"#;
@@ -851,7 +851,7 @@ async fn a_schema_or_a_boolean_is_read_in_words_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_struct_without_fields_may_be_applied_with_any() {
+async fn an_empty_struct_accepts_any_applied_field() {
     let rig = Rig::new().await;
     let definition = |unknown: &str| {
         format!(
@@ -882,7 +882,7 @@ async fn a_struct_without_fields_may_be_applied_with_any() {
 }
 
 #[tokio::test]
-async fn a_copy_is_in_the_order_in_which_it_was_opened() {
+async fn a_json_patch_copy_has_sorted_keys() {
     let rig = Rig::new().await;
     let path = "/api/v1/namespaces/default/pods";
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
@@ -901,7 +901,7 @@ async fn a_copy_is_in_the_order_in_which_it_was_opened() {
 }
 
 #[tokio::test]
-async fn openapi_is_sent_in_forms_that_it_has() {
+async fn openapi_is_served_in_its_encodings() {
     let rig = Rig::new().await;
     for (accept, expected) in [
         ("", 200),
@@ -924,7 +924,7 @@ async fn openapi_is_sent_in_forms_that_it_has() {
 }
 
 #[tokio::test]
-async fn the_form_of_a_patch_comes_before_the_name_that_its_path_lacks() {
+async fn the_media_type_of_a_patch_is_checked_before_the_missing_name() {
     let rig = with_foo().await;
     let (path, admin) = (format!("{FOOS}/"), || User::master("admin"));
     let json = [("content-type", "application/json")];
@@ -942,7 +942,7 @@ async fn the_form_of_a_patch_comes_before_the_name_that_its_path_lacks() {
 }
 
 #[tokio::test]
-async fn a_time_that_cannot_be_read_is_none_where_a_custom_resource_is_applied() {
+async fn an_invalid_time_is_dropped_where_a_custom_resource_is_applied() {
     let rig = with_foo().await;
     for (name, code) in [("a", 200), ("b", 201)] {
         for field in ["creationTimestamp", "deletionTimestamp"] {
@@ -964,7 +964,7 @@ async fn a_time_that_cannot_be_read_is_none_where_a_custom_resource_is_applied()
 }
 
 #[tokio::test]
-async fn a_job_without_a_name_has_the_labels_of_one() {
+async fn a_job_without_a_name_has_generated_labels() {
     let rig = Rig::new().await;
     let expected = "Job.batch \"\" is invalid: [metadata.name: Required value: name or generateName is required, \
                     spec.template.spec.containers: Required value, spec.template.spec.restartPolicy: Required value: \
@@ -989,7 +989,7 @@ async fn a_dependency_that_is_neither_schema_nor_list_is_shown_as_nothing() {
 }
 
 #[tokio::test]
-async fn an_event_goes_at_once_whatever_becomes_of_dependents() {
+async fn an_event_is_deleted_at_once_with_every_propagation_policy() {
     let rig = Rig::new().await;
     let events = "/api/v1/namespaces/default/events";
     let event = r#"{"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"}}"#;
@@ -1006,7 +1006,7 @@ async fn an_event_goes_at_once_whatever_becomes_of_dependents() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_there_twice_is_stored_once() {
+async fn a_duplicate_version_is_stored_once() {
     let rig = Rig::new().await;
     let version = r#"{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}"#;
     let definition = format!(
@@ -1024,7 +1024,7 @@ async fn a_version_that_is_there_twice_is_stored_once() {
 }
 
 #[tokio::test]
-async fn a_custom_resource_without_a_version_is_told_so_in_the_words_of_go() {
+async fn a_custom_resource_without_a_version_is_rejected_in_the_words_of_go() {
     let rig = with_foo().await;
     let body = r#"{"apiVersion":null,"kind":"Foo","metadata":{"name":"b"}}"#;
     let expected = "Foo in version \"\" cannot be handled as a Foo: .apiVersion accessor error: <nil> is of the type \
@@ -1060,7 +1060,7 @@ async fn metadata_is_validated_as_often_as_upstream_does_it() {
 }
 
 #[tokio::test]
-async fn a_json_patch_whose_fields_are_not_validated_is_refused_in_the_words_of_its_library() {
+async fn a_json_patch_without_field_validation_is_rejected_in_the_words_of_its_library() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
     let generic = "the server rejected our request due to an error in our request";
@@ -1084,7 +1084,7 @@ async fn a_json_patch_whose_fields_are_not_validated_is_refused_in_the_words_of_
 }
 
 #[tokio::test]
-async fn a_url_that_cannot_be_read_is_quoted() {
+async fn an_invalid_url_is_quoted() {
     let rig = Rig::new().await;
     let webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let body = r#"{"metadata":{"name":"a"},"webhooks":[{"name":"a.example.com","sideEffects":"None",

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authentication::PeerIdentity as Known;
 use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::{Server, User};
+use mizzen_authentication::PeerIdentity as Known;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_apiserver::User;
-use mizzen_apiserver::authorization::{Authorization, AuthorizerConfiguration, AuthorizerType};
+use mizzen_authorization::{Authorization, AuthorizerConfiguration, AuthorizerType};
 use mizzen_controlplane::{Options, Plugins};
 use mizzen_registry::{Store, StoreOptions, WindowLimits};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
@@ -42,7 +42,7 @@ fn pod(name: &str, node: &str, secret: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_get_the_answers_that_kubernetes_gives_them() {
+async fn the_node_authorizer_decides_as_upstream_does() {
     let rig = Rig::with(options()).await;
     rig.post(
         "/api/v1/namespaces",
@@ -119,7 +119,7 @@ fn certificate_request(name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_counts_from_when_it_is_written_until_it_is_gone() {
+async fn a_node_may_read_for_a_pod_from_its_creation_until_its_deletion() {
     let rig = Rig::with(options()).await;
     rig.post(SECRETS, r#"{"metadata":{"name":"s"}}"#)
         .await
@@ -143,7 +143,7 @@ async fn a_pod_counts_from_when_it_is_written_until_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_that_was_left_behind_starts_again() {
+async fn an_index_behind_the_watch_window_is_rebuilt() {
     let window = WindowLimits {
         min_events: 1,
         max_events: 4,
@@ -180,7 +180,7 @@ async fn an_index_that_was_left_behind_starts_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_debugged_later_may_use_more() {
+async fn an_ephemeral_container_adds_references() {
     let rig = Rig::with(options()).await;
     rig.post(SECRETS, r#"{"metadata":{"name":"late"}}"#)
         .await
@@ -196,7 +196,7 @@ async fn what_is_debugged_later_may_use_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claims_status_is_all_that_a_node_changes_of_it() {
+async fn a_node_changes_only_the_status_of_a_claim() {
     let rig = Rig::with(options()).await;
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
     rig.post(
@@ -225,7 +225,7 @@ async fn a_claims_status_is_all_that_a_node_changes_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_of_nodes_are_not_all_told() {
+async fn a_rules_review_of_a_node_is_incomplete() {
     let rig = Rig::with(options()).await;
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let role = r#"{"metadata":{"name":"ask"},"rules":[{"verbs":["create"],"apiGroups":["*"],"resources":["selfsubjectrulesreviews"]}]}"#;

@@ -144,7 +144,7 @@ async fn a_float_differs_from_an_integer_and_is_written_as_short_as_possible() {
 }
 
 #[tokio::test]
-async fn whole_floats_are_integers_where_the_schema_asks_for_them() {
+async fn whole_floats_are_integers_where_the_schema_requires_them() {
     let steps = [
         ("1", true, "1"),
         ("1.0", true, "1"),
@@ -197,7 +197,7 @@ fn refuses(outcome: Result<Outcome, Reply>, status: u16, expected: &str) {
 }
 
 #[tokio::test]
-async fn refusals_say_what_a_number_is() {
+async fn errors_show_the_type_of_a_number() {
     let mut writer = Writer::new("{}").await;
     let cases = [
         (
@@ -250,7 +250,7 @@ async fn refusals_say_what_a_number_is() {
 
 /// These panicked.
 #[tokio::test]
-async fn a_number_beyond_float64_is_refused_as_go_does() {
+async fn a_number_beyond_float64_is_rejected_as_in_go() {
     let mut writer = Writer::new("{}").await;
     for number in ["1e309", "1e400", "-1e400", "1e+999"] {
         let expected =

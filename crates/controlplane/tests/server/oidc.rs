@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use mizzen_apiserver::authentication::{Authentication, AuthenticationConfiguration, Issuers};
-use mizzen_apiserver::jose::{Algorithm, PublicKey};
-use mizzen_apiserver::metrics::hash;
-use mizzen_apiserver::{Options, ServiceAccountTokens};
+use mizzen_apiserver::Options;
+use mizzen_authentication::ServiceAccountTokens;
+use mizzen_authentication::jose::{Algorithm, PublicKey};
+use mizzen_authentication::{Authentication, AuthenticationConfiguration, Issuers};
+use mizzen_metrics::hash;
 use mizzen_registry::Store;
 use mizzen_value::{Value, json, value};
 use ring::rand::SystemRandom;
@@ -249,7 +250,7 @@ async fn claims_are_mapped_to_a_user() {
 }
 
 #[tokio::test]
-async fn rsa_signatures_count_as_their_headers_say() {
+async fn rsa_signatures_are_verified_by_the_algorithm_in_the_header() {
     let der = |pem: &str| {
         let body: String = pem
             .lines()
@@ -258,11 +259,11 @@ async fn rsa_signatures_count_as_their_headers_say() {
         STANDARD.decode(body).unwrap()
     };
     let pair = RsaKeyPair::from_pkcs8(&der(include_str!(
-        "../../../cluster/tests/keys/rsa.pkcs8.pem"
+        "../../../bootstrap/tests/keys/rsa.pkcs8.pem"
     )))
     .unwrap();
     let public = PublicKey::from_der(&der(include_str!(
-        "../../../cluster/tests/keys/rsa.pub.pem"
+        "../../../bootstrap/tests/keys/rsa.pub.pem"
     )))
     .unwrap();
     let provider = Provider::start(&[]).await;
@@ -357,7 +358,7 @@ async fn only_configured_signature_algorithms_are_accepted() {
 }
 
 #[tokio::test]
-async fn claims_and_users_must_be_as_the_rules_say() {
+async fn claim_and_user_validation_rules_are_enforced() {
     let key = Key::new("k1");
     let provider = Provider::start(&[&key]).await;
     let rules = "  claimValidationRules:

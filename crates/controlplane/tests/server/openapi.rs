@@ -73,7 +73,7 @@ fn operations(document: &Value) -> Vec<(&str, &str, &Value, Vec<&Value>)> {
 }
 
 #[tokio::test]
-async fn every_parameter_says_what_it_is() {
+async fn every_parameter_has_a_description() {
     let rig = Rig::new().await;
     let mut seen = 0;
     for (name, document) in documents(&rig).await {
@@ -125,7 +125,7 @@ async fn every_parameter_says_what_it_is() {
 }
 
 #[tokio::test]
-async fn every_operation_has_a_name_an_answer_and_a_kind() {
+async fn every_operation_has_an_id_a_response_and_a_kind() {
     let rig = Rig::new().await;
     for (name, document) in documents(&rig).await {
         let mut ids = HashSet::new();
@@ -198,7 +198,7 @@ fn check(document: &Value, place: &str, schema: &Value) {
 }
 
 #[tokio::test]
-async fn every_schema_is_sound() {
+async fn every_schema_is_valid() {
     let rig = Rig::new().await;
     for (name, document) in documents(&rig).await {
         let schemas = if name == "v2" {
@@ -358,7 +358,7 @@ async fn a_document_that_the_client_has_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_document_says_when_it_was_written_and_has_parts() {
+async fn a_document_has_a_modification_time_and_supports_ranges() {
     let rig = Rig::new().await;
     let send = async |path: &str, name: &'static str, value: &str| {
         rig.send_as(User::master("admin"), &[(name, value)], "GET", path, "")

@@ -102,7 +102,7 @@ async fn delete_options_in_protobuf_are_of_any_version() {
 }
 
 #[tokio::test]
-async fn what_holds_no_delete_options_is_refused_in_the_words_of_the_decoder() {
+async fn invalid_delete_options_are_rejected_in_the_words_of_the_decoder() {
     let rig = Rig::new().await;
     const SCHEME: &str = "in scheme \"pkg/apis/meta/internalversion/scheme/register.go:27\"";
     for (body, expected) in [
@@ -160,7 +160,7 @@ fn causes(reply: &Reply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_fault_of_delete_options_is_told_in_order() {
+async fn every_error_of_delete_options_is_reported_in_order() {
     let rig = Rig::new().await;
     let expected = [
         "propagationPolicy FieldValueInvalid",
@@ -293,7 +293,7 @@ async fn list_options_are_decoded_then_validated_then_translated() {
 }
 
 #[tokio::test]
-async fn every_fault_of_write_options_is_told_in_order() {
+async fn every_error_of_write_options_is_reported_in_order() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
     let query = format!(
@@ -424,7 +424,7 @@ async fn an_eviction_may_be_of_either_version_in_any_encoding() {
 }
 
 #[tokio::test]
-async fn an_object_of_a_meta_kind_is_known_and_cannot_be_converted() {
+async fn an_object_of_a_meta_kind_is_registered_and_cannot_be_converted() {
     let rig = Rig::new().await;
     for (api_version, kind, expected) in [
         (
@@ -464,7 +464,7 @@ async fn an_object_of_a_meta_kind_is_known_and_cannot_be_converted() {
 }
 
 #[tokio::test]
-async fn the_scale_of_a_custom_resource_has_one_word_for_what_it_cannot_decode() {
+async fn the_scale_of_a_custom_resource_has_one_decoding_error() {
     let rig = Rig::new().await;
     let definition = r#"{"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
         "names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,

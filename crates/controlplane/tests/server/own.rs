@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use http::header;
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_apiserver::delegate::Upstream;
 use mizzen_apiserver::discovery::Priority;
-use mizzen_apiserver::extend::{AdmissionPlugin, RequestInfo, Storage, SubresourceHandler};
+use mizzen_apiserver::extend::{AdmissionPlugin, RequestContext, Storage, SubresourceHandler};
 use mizzen_apiserver::{Builder, Server, User};
+use mizzen_authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
+use mizzen_authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_object::{HookContext, Hooks, Status, Violations};
 use mizzen_registry::{BoxFuture, Store, WatchChange};
 use mizzen_value::{Str, Value, value};
@@ -133,7 +133,7 @@ struct Captain;
 impl AdmissionPlugin for Captain {
     fn mutate<'a>(
         &'a self,
-        asked: &'a RequestInfo,
+        asked: &'a RequestContext,
         boat: &'a mut Value,
     ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
@@ -148,7 +148,7 @@ impl AdmissionPlugin for Captain {
 
     fn validate<'a>(
         &'a self,
-        asked: &'a RequestInfo,
+        asked: &'a RequestContext,
         boat: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
@@ -187,13 +187,13 @@ impl Harbours {
 }
 
 impl Storage for Harbours {
-    fn list<'a>(&'a self, _: &'a RequestInfo) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, _: &'a RequestContext) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async { Ok(self.all.lock().clone()) })
     }
 
     fn create<'a>(
         &'a self,
-        _: &'a RequestInfo,
+        _: &'a RequestContext,
         harbour: Value,
     ) -> BoxFuture<'a, Result<Value, Status>> {
         self.all.lock().push(harbour.clone());
@@ -203,7 +203,7 @@ impl Storage for Harbours {
 
     fn update<'a>(
         &'a self,
-        asked: &'a RequestInfo,
+        asked: &'a RequestContext,
         harbour: Value,
     ) -> BoxFuture<'a, Result<Value, Status>> {
         self.take(asked.name);
@@ -212,7 +212,7 @@ impl Storage for Harbours {
         Box::pin(async { Ok(harbour) })
     }
 
-    fn delete<'a>(&'a self, asked: &'a RequestInfo) -> BoxFuture<'a, Result<Value, Status>> {
+    fn delete<'a>(&'a self, asked: &'a RequestContext) -> BoxFuture<'a, Result<Value, Status>> {
         self.take(asked.name);
         self.tell(WatchChange::Deleted, asked.old.unwrap());
         self.watchers.lock().clear();
@@ -221,7 +221,7 @@ impl Storage for Harbours {
 
     fn watch<'a>(
         &'a self,
-        _: &'a RequestInfo,
+        _: &'a RequestContext,
     ) -> BoxFuture<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
         let (sender, receiver) = channel(8);
         self.watchers.lock().push(sender);
@@ -233,7 +233,7 @@ impl Storage for Harbours {
 struct Lighthouses;
 
 impl Storage for Lighthouses {
-    fn list<'a>(&'a self, _: &'a RequestInfo) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, _: &'a RequestContext) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 }
@@ -243,7 +243,7 @@ struct Horn;
 impl SubresourceHandler for Horn {
     fn answer<'a>(
         &'a self,
-        asked: &'a RequestInfo,
+        asked: &'a RequestContext,
         body: Value,
     ) -> BoxFuture<'a, Result<Value, Status>> {
         let feet = asked.old.unwrap()["feet"].int();
@@ -278,7 +278,7 @@ async fn launch(rig: &Rig, name: &str, feet: i64) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_lead_through_a_hub_that_nobody_sees() {
+async fn versions_convert_through_an_internal_hub() {
     let rig = rig();
     let boat = launch(&rig, "jolle", 10).await.expect(201).body;
     assert_eq!(
@@ -327,7 +327,7 @@ async fn nothing_else_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn own_rules_refuse_and_own_admission_has_its_say() {
+async fn hooks_and_admission_plugins_of_a_custom_server_reject_objects() {
     let rig = rig();
     let refused = launch(&rig, "liner", 101).await.expect(422);
     let why = r#"Boat.sea.example.com "liner" is invalid: feet: Invalid value: 101: does not fit into the harbour"#;
@@ -351,7 +351,7 @@ async fn own_rules_refuse_and_own_admission_has_its_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_may_linger_when_they_are_deleted() {
+async fn a_custom_server_may_delete_gracefully() {
     let rig = rig();
     launch(&rig, "jolle", 10).await.expect(201);
     let going = rig
@@ -393,7 +393,7 @@ async fn a_kind_with_numbers_has_protobuf() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subresource_is_whatever_its_author_says() {
+async fn a_subresource_has_a_handler_of_its_own() {
     let rig = rig();
     launch(&rig, "jolle", 10).await.expect(201);
     let sound = rig
@@ -415,7 +415,7 @@ async fn a_subresource_is_whatever_its_author_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storage_of_ones_own_has_the_verbs_that_it_wants() {
+async fn a_custom_storage_chooses_its_verbs() {
     let rig = rig();
     let mut events = rig
         .watch(&format!(
@@ -546,7 +546,7 @@ async fn a_definition_that_is_built_in_is_served_at_once() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_before_anything_is_served() {
+fn an_invalid_builder_is_an_error() {
     #[track_caller]
     fn check(builder: Builder, problem: &str) {
         let error = builder.build().map(drop).unwrap_err().to_string();
@@ -639,7 +639,7 @@ async fn code(server: &Server, token: &str, path: &str) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_and_what_they_may_is_for_the_author_to_say() {
+async fn a_custom_server_has_an_authenticator_and_an_authorizer_of_its_own() {
     let server = builder()
         .authenticator(Arc::new(Porter))
         .authorizer(Arc::new(Porter))
@@ -661,7 +661,7 @@ async fn who_asks_and_what_they_may_is_for_the_author_to_say() {
 }
 
 #[tokio::test]
-async fn a_main_server_that_is_away_lets_nobody_in() {
+async fn delegated_authentication_fails_closed_without_the_main_server() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -24,7 +24,7 @@ async fn check(path: &str, cases: &[(&str, (u16, &str))]) {
 }
 
 #[tokio::test]
-async fn a_part_of_nothing_in_particular_is_refused() {
+async fn a_subresource_without_a_name_is_rejected() {
     for path in [
         "/api/v1/namespaces/x/pods//status",
         "/api/v1/namespaces//pods//status",
@@ -72,7 +72,7 @@ async fn a_part_of_nothing_in_particular_is_refused() {
 }
 
 #[tokio::test]
-async fn an_object_of_no_namespace_is_not_looked_for() {
+async fn an_object_without_a_namespace_is_not_found() {
     let undeterminable = (
         400,
         "the name of the object (p based on URL) was undeterminable: name must be provided",
@@ -100,7 +100,7 @@ async fn an_object_of_no_namespace_is_not_looked_for() {
 }
 
 #[tokio::test]
-async fn nothing_is_made_in_no_namespace() {
+async fn a_create_without_a_namespace_is_rejected() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"one"}}"#;
     let refused = rig
@@ -117,7 +117,7 @@ async fn nothing_is_made_in_no_namespace() {
 }
 
 #[tokio::test]
-async fn slashes_at_the_end_do_not_count() {
+async fn trailing_slashes_are_ignored() {
     check("/api/v1/namespaces/default//", &[("GET", FINE)]).await;
     check(
         "/api/v1/namespaces/default/pods//",
@@ -129,7 +129,7 @@ async fn slashes_at_the_end_do_not_count() {
 }
 
 #[tokio::test]
-async fn pages_of_go_restful_are_only_read_and_others_look_at_no_method() {
+async fn pages_of_go_restful_allow_only_get_and_other_pages_every_method() {
     let methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "FOO"];
     let all =
         |path: &'static str, first: u16, rest: u16| (path, [first, rest, rest, rest, rest, rest]);
@@ -190,7 +190,7 @@ async fn the_legacy_watch_prefix_is_for_get() {
 }
 
 #[tokio::test]
-async fn a_path_that_no_handler_has_leads_nowhere() {
+async fn a_path_without_a_handler_is_not_found() {
     let rig = Rig::new().await;
     for path in [
         "//api/v1/pods",

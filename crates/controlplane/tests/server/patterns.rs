@@ -128,7 +128,7 @@ async fn patterns_are_freed_with_their_definition() {
 }
 
 #[tokio::test]
-async fn a_definition_with_too_large_patterns_is_refused() {
+async fn a_definition_with_too_large_patterns_is_rejected() {
     let rig = Rig::new().await;
     let one = format!("(?:[a-z]{{1000}}){{1}}{}", "x".repeat(MAX_SIZE));
     let refused = define(&rig, 0, [one].into_iter()).await.expect(422);
@@ -150,7 +150,7 @@ async fn a_definition_with_too_large_patterns_is_refused() {
 
 /// On one thread, so that work that is done on it would be done before the second request is looked at.
 #[tokio::test]
-async fn an_object_that_takes_long_to_match_holds_up_no_other_request() {
+async fn an_object_that_takes_long_to_match_delays_no_other_request() {
     let rig = Rig::new().await;
     define(&rig, 0, [r"^(\p{L}?){1000}$".to_string()].into_iter())
         .await

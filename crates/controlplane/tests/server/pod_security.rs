@@ -17,7 +17,7 @@ async fn label(rig: &Rig, mode: &str, level: &str) -> crate::rig::Reply {
 }
 
 #[tokio::test]
-async fn a_pod_that_may_too_much_is_refused() {
+async fn a_pod_that_violates_the_enforced_level_is_rejected() {
     let rig = Rig::new().await;
     label(&rig, "enforce", "baseline").await.expect(200);
     let refused = rig.post(PODS, HOST).await.expect(403);
@@ -32,7 +32,7 @@ async fn a_pod_that_may_too_much_is_refused() {
 }
 
 #[tokio::test]
-async fn what_makes_pods_is_only_warned_of() {
+async fn a_violating_workload_gets_a_warning() {
     let rig = Rig::new().await;
     label(&rig, "enforce", "baseline").await.expect(200);
     let deployment = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"hostPID":true,"containers":[{"name":"c","image":"i"}]}}}}"#;
@@ -46,7 +46,7 @@ async fn what_makes_pods_is_only_warned_of() {
 }
 
 #[tokio::test]
-async fn whoever_demands_more_is_told_which_pods_do_not_keep_to_it() {
+async fn a_stricter_namespace_label_warns_of_existing_violations() {
     let rig = Rig::new().await;
     for name in ["p", "q"] {
         rig.post(PODS, &HOST.replace("\"p\"", &format!("\"{name}\"")))
@@ -65,7 +65,7 @@ async fn whoever_demands_more_is_told_which_pods_do_not_keep_to_it() {
 }
 
 #[tokio::test]
-async fn a_configuration_says_what_counts_where_nobody_says_anything() {
+async fn the_configuration_has_the_defaults_of_namespaces_without_labels() {
     let baseline = Standard {
         level: StandardLevel::Baseline,
         version: StandardVersion::Latest,

@@ -1,7 +1,7 @@
 //! Policies of the cluster: what they refuse, warn of and change, and where they end.
 
-use mizzen_apiserver::authorization;
 use mizzen_apiserver::{Options, User};
+use mizzen_authorization as authorization;
 use mizzen_value::{Value, json, value};
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
@@ -64,7 +64,7 @@ fn check(reply: &Reply, status: u16, expected: &str) {
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_policy_the_binding_and_the_reason() {
+async fn a_rejection_names_the_policy_the_binding_and_the_reason() {
     let rig = validating(value!({ "validations": [
         { "expression": "object.metadata.name != 'a'" },
         { "expression": "object.metadata.name != 'b'", "message": " no b ", "reason": "Forbidden" },
@@ -99,7 +99,7 @@ async fn a_refusal_names_the_policy_the_binding_and_the_reason() {
 }
 
 #[tokio::test]
-async fn trouble_counts_against_a_request_unless_the_policy_ignores_it() {
+async fn an_evaluation_error_rejects_a_request_unless_the_policy_ignores_failures() {
     let spec = value!({ "validations": [{ "expression": "object.data.x == 'y'" }] });
     let rig = validating(spec.clone()).await;
     let body = config_map("a", value!({ "z": "z" }));
@@ -114,7 +114,7 @@ async fn trouble_counts_against_a_request_unless_the_policy_ignores_it() {
 }
 
 #[tokio::test]
-async fn conditions_decide_whether_a_policy_is_heard() {
+async fn match_conditions_decide_whether_a_policy_is_evaluated() {
     let rig = validating(value!({
         "matchConditions": [
             { "name": "x", "expression": "object.data.x == 'y'" },
@@ -145,7 +145,7 @@ async fn conditions_decide_whether_a_policy_is_heard() {
 }
 
 #[tokio::test]
-async fn variables_are_evaluated_when_asked_for_and_see_those_before_them() {
+async fn variables_are_evaluated_lazily_and_see_the_preceding_ones() {
     let rig = validating(value!({
         "variables": [
             { "name": "size", "expression": "size(object.metadata.name)" },
@@ -198,7 +198,7 @@ async fn a_variable_that_depends_on_itself_has_no_value() {
 }
 
 #[tokio::test]
-async fn a_chain_of_variables_ends_before_the_stack_does() {
+async fn a_long_chain_of_variables_does_not_overflow_the_stack() {
     let each = (0..1000).map(|at| match at {
         0 => value!({ "name": "v0", "expression": "1" }),
         _ => {
@@ -229,7 +229,7 @@ const SPENT: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 #[tokio::test]
-async fn an_expression_that_would_run_for_ever_is_cut_off() {
+async fn an_expression_ends_at_its_cost_limit() {
     let text = loops(12, "v0 > 0");
     let rig = validating(value!({ "validations": [{ "expression": (text.clone()) }] })).await;
     let reply = rig.post(TRIAL, &config_map("a", value!({}))).await;
@@ -240,7 +240,7 @@ async fn an_expression_that_would_run_for_ever_is_cut_off() {
 }
 
 #[tokio::test]
-async fn all_expressions_of_a_policy_share_a_budget() {
+async fn all_expressions_of_a_policy_share_a_cost_budget() {
     let dear = value!({ "expression": (loops(5, "v0 + v1 + v2 > 0")) });
     let few = validating(value!({ "validations": (vec![dear.clone(); 8]) })).await;
     check(
@@ -275,7 +275,7 @@ async fn all_expressions_of_a_policy_share_a_budget() {
 }
 
 #[tokio::test]
-async fn policies_see_updates_and_deletions() {
+async fn policies_are_evaluated_on_update_and_delete() {
     let rig = validating(value!({ "validations": [
         { "expression": "request.operation != 'UPDATE' || object.data.text == oldObject.data.text", "message": "changed" },
         { "expression": "request.operation != 'DELETE' || object == null && oldObject.data.text != 'keep'", "message": "kept" }
@@ -304,7 +304,7 @@ async fn policies_see_updates_and_deletions() {
 }
 
 #[tokio::test]
-async fn a_policy_counts_from_its_binding_and_until_it_goes() {
+async fn a_policy_is_enforced_while_its_binding_exists() {
     let rig = Rig::new().await;
     let spec = value!({ "validations": [{ "expression": "false", "message": "no" }] });
     let body = config_map("a", value!({}));
@@ -331,7 +331,7 @@ async fn a_policy_counts_from_its_binding_and_until_it_goes() {
 }
 
 #[tokio::test]
-async fn a_binding_warns_or_stays_silent() {
+async fn a_binding_may_warn_or_audit_instead_of_denying() {
     let spec = value!({ "validations": [{ "expression": "false", "message": "no" }] });
     let said = "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p': no\"";
     for (actions, warnings) in [
@@ -424,7 +424,7 @@ async fn parameters_are_found_by_name_or_by_label() {
 }
 
 #[tokio::test]
-async fn parameters_of_an_unknown_kind_are_a_mistake_of_the_policy() {
+async fn parameters_of_an_unknown_kind_are_a_configuration_error() {
     let rig = validating(value!({
         "paramKind": { "apiVersion": "example.com/v1", "kind": "Nope" },
         "validations": [{ "expression": "true" }]
@@ -436,7 +436,7 @@ async fn parameters_of_an_unknown_kind_are_a_mistake_of_the_policy() {
 }
 
 #[tokio::test]
-async fn rules_name_and_leave_out_objects() {
+async fn match_constraints_include_and_exclude_objects() {
     let rule = |more: Value| {
         let mut rule = value!({ "apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["configmaps"] });
         more.entries()
@@ -461,7 +461,7 @@ async fn rules_name_and_leave_out_objects() {
 }
 
 #[tokio::test]
-async fn policies_and_reviews_are_above_policies() {
+async fn policies_and_reviews_are_exempt_from_policies() {
     let rule = value!({ "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"] });
     let rig = validating(value!({
         "matchConstraints": { "resourceRules": [(rule)] },
@@ -491,7 +491,7 @@ async fn policies_and_reviews_are_above_policies() {
 }
 
 #[tokio::test]
-async fn expressions_ask_what_the_user_may_do() {
+async fn expressions_call_the_authorizer() {
     let spec = value!({ "validations": [
         { "expression": "authorizer.requestResource.check('delete').allowed()", "message": "may not delete" },
         { "expression": "authorizer.serviceAccount('default', 'sa').path('/x').check('get').allowed()", "message": "sa may not" }
@@ -545,7 +545,7 @@ impl authorization::Authorizer for Slow {
 }
 
 #[tokio::test]
-async fn an_answer_that_takes_time_is_waited_for() {
+async fn a_slow_authorizer_is_awaited() {
     let options = Options {
         authorizers: vec![std::sync::Arc::new(Slow)],
         ..Options::default()
@@ -575,7 +575,7 @@ fn patch(expression: &str) -> Value {
 }
 
 #[tokio::test]
-async fn objects_are_changed_one_mutation_after_the_other() {
+async fn mutations_are_applied_in_order() {
     let rig = mutating(value!({
         "variables": [{ "name": "size", "expression": "string(size(object.metadata.name))" }],
         "mutations": [
@@ -597,7 +597,7 @@ async fn objects_are_changed_one_mutation_after_the_other() {
 }
 
 #[tokio::test]
-async fn what_a_mutation_may_not_do_is_said() {
+async fn a_forbidden_mutation_is_an_error() {
     let of_pods = |mutation: Value| {
         let rule = value!({ "apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["pods"] });
         value!({ "matchConstraints": { "resourceRules": [(rule)] }, "mutations": [(mutation)] })
@@ -652,7 +652,7 @@ async fn a_mutation_that_fails_is_skipped_where_failures_are_ignored() {
 }
 
 #[tokio::test]
-async fn a_policy_looks_again_at_what_comes_after_it() {
+async fn a_policy_is_reinvoked_after_later_mutations() {
     let rig = Rig::new().await;
     let count = "Object{metadata: Object.metadata{labels: {'n': has(object.metadata.labels) && 'n' in object.metadata.labels \
                  ? object.metadata.labels.n + 'x' : 'x'}}}";
@@ -672,7 +672,7 @@ async fn a_policy_looks_again_at_what_comes_after_it() {
 }
 
 #[tokio::test]
-async fn a_refused_collection_has_no_name() {
+async fn a_rejected_delete_collection_has_no_name() {
     let rig = validating(value!({ "validations": [
         { "expression": "request.operation != 'DELETE' || oldObject.metadata.name != 'b'", "message": "not b" },
     ] }))

@@ -43,7 +43,7 @@ async fn make(rig: &Rig, name: &str) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn writers_who_meet_never_get_more_than_there_is() {
+async fn concurrent_creates_never_exceed_the_quota() {
     let rig = Rig::new().await;
     limit(
         &rig,
@@ -73,7 +73,7 @@ async fn writers_who_meet_never_get_more_than_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_the_store_refuses_is_given_back() {
+async fn usage_of_a_failed_write_is_returned() {
     let rig = Rig::new().await;
     limit(
         &rig,
@@ -97,7 +97,7 @@ async fn what_the_store_refuses_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_writer_who_goes_away_leaves_the_books_in_order() {
+async fn a_cancelled_create_leaves_the_usage_correct() {
     let rig = Rig::new().await;
     limit(
         &rig,
@@ -129,7 +129,7 @@ async fn a_writer_who_goes_away_leaves_the_books_in_order() {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_checked_but_takes_nothing() {
+async fn a_dry_run_is_checked_but_charges_nothing() {
     let rig = Rig::new().await;
     limit(
         &rig,
@@ -150,7 +150,7 @@ async fn a_dry_run_is_checked_but_takes_nothing() {
 }
 
 #[tokio::test]
-async fn what_one_quota_refuses_is_not_taken_from_another() {
+async fn a_create_that_one_quota_rejects_charges_no_other() {
     let rig = Rig::new().await;
     limit(
         &rig,
@@ -173,7 +173,7 @@ async fn what_one_quota_refuses_is_not_taken_from_another() {
 }
 
 #[tokio::test]
-async fn nothing_is_counted_before_somebody_has_counted() {
+async fn a_quota_is_enforced_once_its_status_has_limits() {
     let rig = Rig::new().await;
     rig.post(
         QUOTAS,
@@ -202,7 +202,7 @@ fn pod(name: &str, resources: &str) -> String {
 }
 
 #[tokio::test]
-async fn pods_must_say_what_they_need_where_that_is_limited() {
+async fn pods_must_have_the_requests_that_a_quota_limits() {
     let rig = Rig::new().await;
     limit(
         &rig,
@@ -231,7 +231,7 @@ async fn pods_must_say_what_they_need_where_that_is_limited() {
 }
 
 #[tokio::test]
-async fn a_quota_with_a_scope_counts_only_what_is_in_it() {
+async fn a_scoped_quota_counts_only_matching_objects() {
     let rig = Rig::new().await;
     limit(
         &rig,
@@ -247,7 +247,7 @@ async fn a_quota_with_a_scope_counts_only_what_is_in_it() {
 }
 
 #[tokio::test]
-async fn an_update_takes_only_what_is_new() {
+async fn an_update_charges_only_the_difference() {
     let rig = Rig::new().await;
     let none = r#"{"services":"0","services.nodeports":"0"}"#;
     limit(
@@ -276,7 +276,7 @@ async fn an_update_takes_only_what_is_new() {
 }
 
 #[tokio::test]
-async fn what_is_limited_needs_a_quota() {
+async fn a_limited_resource_needs_a_quota() {
     let limited = LimitedResource {
         resource: "pods".into(),
         containing: vec!["requests.cpu".into()],
@@ -311,7 +311,7 @@ async fn what_is_limited_needs_a_quota() {
 }
 
 #[tokio::test]
-async fn the_server_writes_down_what_is_used() {
+async fn the_server_updates_the_used_amounts() {
     let rig = Rig::new().await;
     limit(
         &rig,

@@ -7,7 +7,7 @@ use crate::rig::{CONFIG_MAPS, Rig};
 const N_WRITERS: usize = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn patches_that_meet_all_land() {
+async fn concurrent_patches_all_succeed() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
     let mut writers = JoinSet::new();
@@ -26,7 +26,7 @@ async fn patches_that_meet_all_land() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn updates_without_a_version_all_land() {
+async fn updates_without_a_resource_version_all_succeed() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
     let mut writers = JoinSet::new();
@@ -47,7 +47,7 @@ async fn updates_without_a_version_all_land() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_updates_of_one_version_one_wins() {
+async fn one_of_the_updates_of_one_resource_version_succeeds() {
     let rig = Rig::new().await;
     let version = rig.make("a", "").await.version();
     let mut writers = JoinSet::new();
@@ -70,7 +70,7 @@ async fn of_updates_of_one_version_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_creations_of_one_name_one_wins() {
+async fn one_of_the_creates_of_one_name_succeeds() {
     let rig = Rig::new().await;
     let mut writers = JoinSet::new();
     for _ in 0..N_WRITERS {
@@ -91,7 +91,7 @@ async fn of_creations_of_one_name_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn generated_addresses_are_given_out_once() {
+async fn generated_addresses_are_allocated_once() {
     let rig = Rig::new().await;
     let mut writers = JoinSet::new();
     for number in 0..N_WRITERS {

@@ -125,7 +125,7 @@ fn refused_fields(reply: &Reply) -> String {
 /// annotations, owners and the syntax of finalizers, then what may not change. `F` are names of finalizers, `G` is the
 /// prefix of a name.
 #[tokio::test]
-async fn every_kind_judges_metadata_on_update_in_its_own_way() {
+async fn every_kind_validates_metadata_on_update_in_its_own_way() {
     let rig = Rig::new().await;
     let wrong = r#"{"labels":{"a":"x y"},"finalizers":["x","a b/c"],"generateName":"A_","annotations":{"a b":"1"},
         "ownerReferences":[{"apiVersion":"v1","kind":"","name":"x","uid":"u"}]}"#;
@@ -254,7 +254,7 @@ async fn with_foo() -> Rig {
 }
 
 #[tokio::test]
-async fn warnings_reach_the_client_with_whatever_comes_after_them() {
+async fn warnings_are_sent_with_every_response() {
     let rig = with_foo().await;
     rig.make("a", "").await;
     let config_map = |metadata: &str| {
@@ -351,7 +351,7 @@ async fn warnings_reach_the_client_with_whatever_comes_after_them() {
 }
 
 #[tokio::test]
-async fn old_versions_are_warned_of_in_any_answer() {
+async fn deprecated_versions_have_a_warning_in_every_response() {
     let rig = Rig::new().await;
     let endpoints = "/api/v1/namespaces/default/endpoints";
     let user = || mizzen_apiserver::User::master("admin");
@@ -390,7 +390,7 @@ async fn old_versions_are_warned_of_in_any_answer() {
 }
 
 #[tokio::test]
-async fn metadata_of_an_embedded_object_is_refused_in_the_name_of_the_whole() {
+async fn invalid_metadata_of_an_embedded_object_rejects_the_whole_object() {
     let rig = Rig::new().await;
     let definition = r#"{"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
         "names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,
@@ -474,7 +474,7 @@ async fn a_custom_object_is_a_map_before_it_is_of_a_kind() {
 }
 
 #[tokio::test]
-async fn three_schemes_are_behind_one_address() {
+async fn decoding_errors_name_one_of_three_schemes() {
     let rig = Rig::new().await;
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
     let no_kind = |kind: &str, version: &str, scheme: &str| {
@@ -527,7 +527,7 @@ async fn three_schemes_are_behind_one_address() {
 }
 
 #[tokio::test]
-async fn a_patched_object_without_a_version_has_lost_everything() {
+async fn a_patched_object_without_an_api_version_is_rejected() {
     let rig = Rig::new().await;
     rig.make("a", "t").await;
     let path = format!("{CONFIG_MAPS}/a");
@@ -591,7 +591,7 @@ async fn a_merge_patch_that_is_not_validated_is_not_decoded_first() {
 }
 
 #[tokio::test]
-async fn a_version_is_for_the_storage_to_refuse() {
+async fn the_storage_rejects_a_resource_version() {
     let rig = Rig::new().await;
     let body = |name: &str| format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"1"}}}}"#);
     let refused = rig.post(CONFIG_MAPS, &body("a")).await;
@@ -641,7 +641,7 @@ async fn a_precondition_names_the_key_where_it_is_kept() {
 }
 
 #[tokio::test]
-async fn an_object_is_identified_before_its_version() {
+async fn an_object_is_identified_before_its_resource_version() {
     let rig = Rig::new().await;
     let root = "/apis/node.k8s.io/v1/runtimeclasses";
     rig.post(root, r#"{"metadata":{"name":"a"},"handler":"h"}"#)
@@ -705,7 +705,7 @@ async fn a_default_is_not_of_a_type_that_does_not_exist() {
 }
 
 #[tokio::test]
-async fn what_an_update_creates_keeps_what_its_metadata_says() {
+async fn an_object_that_an_update_creates_keeps_its_metadata() {
     let rig = Rig::new().await;
     let lease = r#"{"metadata":{"name":"a","deletionGracePeriodSeconds":5,"selfLink":"/x"}}"#;
     let made = rig
@@ -742,7 +742,7 @@ async fn what_an_update_creates_keeps_what_its_metadata_says() {
 }
 
 #[tokio::test]
-async fn a_job_has_the_labels_of_its_template_whatever_writes_it() {
+async fn a_job_has_the_labels_of_its_template_after_every_write() {
     let rig = Rig::new().await;
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
     let job = r#"{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a"},"spec":{"template":{"spec":{
@@ -760,7 +760,7 @@ async fn a_job_has_the_labels_of_its_template_whatever_writes_it() {
 }
 
 #[tokio::test]
-async fn a_prefix_is_blamed_for_a_name_that_is_taken() {
+async fn a_name_conflict_with_generate_name_mentions_generation() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"a","generateName":"b-"}}"#;
     rig.post(CONFIG_MAPS, body).await.expect(201);
@@ -804,7 +804,7 @@ async fn a_patched_scale_is_shown_with_its_owners() {
 }
 
 #[tokio::test]
-async fn an_address_is_the_name_of_itself() {
+async fn an_ip_address_is_named_after_its_address() {
     let rig = Rig::new().await;
     let addresses = "/apis/networking.k8s.io/v1/ipaddresses";
     let body = |name: &str| {
@@ -826,7 +826,7 @@ async fn an_address_is_the_name_of_itself() {
 }
 
 #[tokio::test]
-async fn field_labels_are_those_that_the_kind_has() {
+async fn field_labels_are_those_of_the_kind() {
     let rig = Rig::new().await;
     for (path, label, code) in [
         ("/api/v1/namespaces", "metadata.namespace", 400),
@@ -886,7 +886,7 @@ async fn events_are_read_without_a_cache() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_that_what_is_there_is_being_deleted() {
+async fn a_dry_run_create_reports_that_the_object_is_being_deleted() {
     let rig = Rig::new().await;
     let body = r#"{"metadata":{"name":"a","finalizers":["example.com/x"]}}"#;
     rig.post(CONFIG_MAPS, body).await.expect(201);
@@ -960,7 +960,7 @@ async fn bytes_that_are_null_in_a_map_are_empty_when_they_are_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_beside_a_token_is_refused_before_the_token_is_waited_for() {
+async fn a_resource_version_with_a_continue_token_is_rejected_before_the_wait() {
     let rig = Rig::new().await;
     // {"v":"meta.k8s.io/v1","rv":1099511627776,"start":"x"}
     let token = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTA5OTUxMTYyNzc3Niwic3RhcnQiOiJ4In0";

@@ -365,7 +365,7 @@ fn every_removed_version_has_a_case() {
 }
 
 #[tokio::test]
-async fn an_object_of_a_removed_version_is_one_of_the_version_that_is_left() {
+async fn an_object_of_a_removed_version_is_served_in_the_current_version() {
     let rig = legacy().await;
     for case in CASES {
         let (old, hub) = (case.old(), case.hub());

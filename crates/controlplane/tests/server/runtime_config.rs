@@ -80,7 +80,7 @@ fn settings_that_describe_what_is_served_are_accepted() {
 }
 
 #[test]
-fn settings_that_cannot_be_met_are_refused() {
+fn unsupported_settings_are_rejected() {
     for (text, expected) in [
         ("v1=true", "runtime-config invalid key v1"),
         ("a/b/c/d=true", "runtime-config invalid key a/b/c/d"),

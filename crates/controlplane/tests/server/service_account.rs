@@ -52,7 +52,7 @@ async fn a_pod_waits_for_the_default_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_an_account_is_refused() {
+async fn a_pod_without_a_service_account_is_rejected() {
     let rig = rig().await;
     let refused = rig.post(PODS, POD).await.expect(403);
     let why = r#"pods "p" is forbidden: error looking up service account default/default: serviceaccount "default" not found"#;
@@ -60,7 +60,7 @@ async fn a_pod_without_an_account_is_refused() {
 }
 
 #[tokio::test]
-async fn who_wants_no_token_gets_none() {
+async fn a_pod_without_automount_gets_no_token() {
     let rig = rig().await;
     rig.post(
         ACCOUNTS,

@@ -63,7 +63,7 @@ async fn message(rig: &Rig, headers: &[(&'static str, &str)], path: &str, code: 
 }
 
 #[tokio::test]
-async fn a_stream_that_leads_nowhere_is_refused_in_upstreams_words() {
+async fn a_stream_to_an_unknown_target_is_rejected_in_upstreams_words() {
     let rig = Rig::new().await;
     let peer = Peer::answering(200, "ok").await;
     add_node(&rig, "one", &peer, "containerd://2.0.0").await;
@@ -169,7 +169,7 @@ async fn a_stream_is_a_tunnel_to_the_kubelet() {
 }
 
 #[tokio::test]
-async fn what_the_kubelet_refuses_is_told_in_its_words() {
+async fn a_rejection_by_the_kubelet_is_passed_on_in_its_words() {
     let rig = Rig::new().await;
     let peer = Peer::start(&["127.0.0.1"], |request| match request.uri().path() {
         "/exec/default/p/a" => Reaction::Reply(500, "container not found (\"a\")".into()),
@@ -209,7 +209,7 @@ async fn what_the_kubelet_refuses_is_told_in_its_words() {
 }
 
 #[tokio::test]
-async fn webhooks_and_policies_refuse_connections() {
+async fn webhooks_and_policies_reject_connections() {
     let rig = Rig::new().await;
     let peer = Peer::start(&["127.0.0.1"], |request| {
         let review = mizzen_value::json::parse(request.body()).unwrap();
@@ -407,7 +407,7 @@ async fn a_service_is_proxied_to_pods_that_its_endpoints_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_running_request_is_answered_whenever_its_server_answers() {
+async fn a_long_running_request_has_no_timeout() {
     const LATER: Duration = Duration::from_secs(600);
     let rig = Rig::new().await;
     let kubelet = Peer::start(&["127.0.0.1"], |request| {
@@ -488,7 +488,7 @@ async fn a_node_is_proxied_to_its_kubelet() {
 }
 
 #[tokio::test]
-async fn a_node_that_cannot_be_proxied_is_refused_in_upstreams_words() {
+async fn a_node_that_cannot_be_proxied_is_rejected_in_upstreams_words() {
     let rig = Rig::new().await;
     let kubelet = Peer::answering(200, "answered").await;
     add_node(&rig, "simulated", &kubelet, "simulated://0.1.0").await;

@@ -10,7 +10,7 @@ use crate::rig::{CONFIG_MAPS, Rig};
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_when_its_client_said() {
+async fn a_watch_ends_after_the_timeout_of_its_client() {
     let rig = Rig::new().await;
     let started = Instant::now();
     let mut events = rig
@@ -31,7 +31,7 @@ async fn a_watch_without_a_timeout_ends_between_half_an_hour_and_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_bookmarks_gets_one_a_minute_if_something_happened() {
+async fn a_watch_with_bookmarks_gets_one_a_minute_after_changes() {
     let rig = Rig::new().await;
     let version = rig.make("first", "").await.version();
     let started = Instant::now();
@@ -49,7 +49,7 @@ async fn who_wants_bookmarks_gets_one_a_minute_if_something_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_want_bookmarks_gets_none() {
+async fn a_watch_without_bookmarks_gets_none() {
     let rig = Rig::new().await;
     let mut events = rig
         .watch(&format!(
@@ -61,7 +61,7 @@ async fn who_does_not_want_bookmarks_gets_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_lives_for_an_hour() {
+async fn an_event_expires_after_an_hour() {
     let rig = Rig::new().await;
     let object = r#"{"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"}}"#;
     rig.post(EVENTS, object).await.expect(201);
@@ -80,7 +80,7 @@ async fn an_event_lives_for_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_retained_for_as_long_as_the_options_say() {
+async fn events_are_retained_for_the_configured_ttl() {
     let object = r#"{"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"}}"#;
     for (event_ttl, n_expired_early, n_expired_late) in [(30, 1, 0), (7_200, 0, 1), (0, 0, 0)] {
         let event_ttl = Duration::from_secs(event_ttl);
@@ -106,7 +106,7 @@ async fn events_are_retained_for_as_long_as_the_options_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_written_again_lives_on() {
+async fn an_update_renews_the_ttl_of_an_event() {
     let rig = Rig::new().await;
     let object = r#"{"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"}}"#;
     rig.post(EVENTS, object).await.expect(201);

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
-use mizzen_apiserver::authentication::{
-    Authentication, ReviewVersion, TokenWebhook, WebhookOptions,
-};
-use mizzen_apiserver::{Options, ServiceAccountTokens};
+use mizzen_apiserver::Options;
+use mizzen_authentication::ServiceAccountTokens;
+use mizzen_authentication::{Authentication, ReviewVersion, TokenWebhook, WebhookOptions};
 use mizzen_registry::Store;
 use mizzen_value::{Value, json, value};
 use tokio::time::Instant;
@@ -99,7 +98,7 @@ async fn a_webhook_authenticates_a_token() {
 }
 
 #[tokio::test]
-async fn answers_are_kept_for_a_while_whatever_they_are() {
+async fn responses_are_cached_whether_authenticated_or_not() {
     for (answer, expected) in [(JANE, 403), (NOBODY, 401)] {
         let peer = Peer::answering(200, answer).await;
         let rig = gate(&peer).await;
@@ -163,7 +162,7 @@ async fn an_unreachable_webhook_authenticates_no_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_hangs_is_given_up() {
+async fn a_hanging_webhook_times_out() {
     let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Hang).await;
     let rig = gate(&peer).await;
     let began = Instant::now();
@@ -231,7 +230,7 @@ async fn failed_reviews_are_retried_with_back_off() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_keeps_stumbling_is_given_up() {
+async fn retries_of_a_failing_webhook_are_bounded() {
     assert_eq!(insist(100, JANE).await.1, 401);
 }
 

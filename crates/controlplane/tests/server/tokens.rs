@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mizzen_apiserver::authentication::{Authentication, StaticTokens};
-use mizzen_apiserver::{Options, Response, ServiceAccountTokens, TokenSigner, issue_token};
+use mizzen_apiserver::{Options, Response};
+use mizzen_authentication::{Authentication, StaticTokens};
+use mizzen_authentication::{ServiceAccountTokens, TokenSigner, issue_token};
 use mizzen_value::{Value, json, value};
 
 use crate::access::Echo;
@@ -39,7 +40,7 @@ async fn message(answer: Response) -> String {
 }
 
 #[tokio::test]
-async fn a_page_that_opens_a_websocket_shows_its_token_as_a_protocol() {
+async fn a_websocket_token_is_read_from_the_protocol_header() {
     let check = async |protocols: &str, expected: &str| {
         let websocket = [("upgrade", "websocket"), ("connection", "Upgrade")];
         let headers = [
@@ -113,7 +114,7 @@ async fn a_token_is_bound_to_an_object_that_has_a_name() {
 }
 
 #[tokio::test]
-async fn no_token_holds_longer_than_the_server_wants() {
+async fn no_token_is_valid_longer_than_the_maximum() {
     let service_accounts = ServiceAccountTokens {
         max_expiration: Some(7200),
         extend_expiration: false,
@@ -146,7 +147,7 @@ async fn no_token_holds_longer_than_the_server_wants() {
 }
 
 #[tokio::test]
-async fn a_token_of_a_pod_that_may_never_read_it_again_holds_for_a_year_if_that_is_wanted() {
+async fn a_pod_token_is_extended_to_a_year_if_that_is_enabled() {
     for (extends, expected) in [(true, 365 * 24 * 60 * 60), (false, 3607)] {
         let service_accounts = ServiceAccountTokens {
             extend_expiration: extends,
@@ -250,7 +251,7 @@ async fn the_header_of_a_token_names_the_algorithm_and_the_id_of_its_key() {
 }
 
 #[tokio::test]
-async fn the_user_of_a_token_is_the_account_that_it_is_bound_to() {
+async fn the_user_of_a_token_is_its_service_account() {
     let rig = Rig::with(Options {
         signer: Some(Arc::new(Echo)),
         ..Options::default()

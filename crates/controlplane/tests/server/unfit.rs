@@ -51,7 +51,7 @@ fn check(reply: Reply, code: u16, reason: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_read_is_a_bad_request() {
+async fn an_undecodable_body_is_a_bad_request() {
     let rig = Rig::new().await;
     for (kind, text, problem) in [
         (
@@ -94,7 +94,7 @@ async fn a_body_that_cannot_be_read_is_a_bad_request() {
 }
 
 #[tokio::test]
-async fn a_patch_that_makes_an_object_unreadable_is_refused_as_its_form_demands() {
+async fn a_patch_that_makes_an_object_undecodable_is_rejected_by_patch_type() {
     let rig = Rig::new().await;
     for kind in [DEPLOYMENT, DAEMON_SET] {
         rig.post(&collection(kind), &object(kind, "1"))
@@ -134,7 +134,7 @@ async fn a_patch_that_makes_an_object_unreadable_is_refused_as_its_form_demands(
 }
 
 #[tokio::test]
-async fn a_number_is_kept_in_the_one_way_to_write_it() {
+async fn a_number_is_stored_in_canonical_form() {
     let rig = Rig::new().await;
     let path = collection(DEPLOYMENT);
     let annotation = |reply: Reply| {

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use expect_test::{Expect, expect};
 use http_body::Body as _;
-use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, DecisionReason};
-use mizzen_apiserver::extend::{RequestInfo, Storage, SubresourceHandler};
+use mizzen_apiserver::extend::{RequestContext, Storage, SubresourceHandler};
 use mizzen_apiserver::{Server, User};
+use mizzen_authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_object::Status;
 use mizzen_registry::{BoxFuture, Store};
 use mizzen_value::{Value, json, value};
@@ -358,7 +358,7 @@ async fn with_roles() -> Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verb_allows_nothing_else_on_a_built_in_kind() {
+async fn permission_for_a_verb_allows_nothing_else_on_a_built_in_kind() {
     let subject = Subject {
         rig: with_roles().await,
         root: "/apis/apps/v1",
@@ -396,7 +396,7 @@ async fn a_verb_allows_nothing_else_on_a_built_in_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verb_allows_nothing_else_on_a_kind_that_is_created_on_update() {
+async fn permission_for_a_verb_allows_nothing_else_on_a_kind_that_is_created_on_update() {
     let subject = Subject {
         rig: with_roles().await,
         root: "/apis/coordination.k8s.io/v1",
@@ -458,7 +458,7 @@ async fn custom(scope: &str, namespace: &'static str) -> Subject {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verb_allows_nothing_else_on_a_custom_kind() {
+async fn permission_for_a_verb_allows_nothing_else_on_a_custom_kind() {
     check(
         custom("Namespaced", "/namespaces/default").await,
         expect![[r#"
@@ -476,7 +476,7 @@ async fn a_verb_allows_nothing_else_on_a_custom_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verb_allows_nothing_else_on_a_custom_kind_of_the_cluster() {
+async fn permission_for_a_verb_allows_nothing_else_on_a_cluster_scoped_custom_kind() {
     check(
         custom("Cluster", "").await,
         expect![[r#"
@@ -565,7 +565,11 @@ impl Authorizer for ByName {
 struct Horn(Arc<AtomicUsize>);
 
 impl SubresourceHandler for Horn {
-    fn answer<'a>(&'a self, _: &'a RequestInfo, _: Value) -> BoxFuture<'a, Result<Value, Status>> {
+    fn answer<'a>(
+        &'a self,
+        _: &'a RequestContext,
+        _: Value,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(Value::object()) })
     }
@@ -586,13 +590,13 @@ impl Harbours {
 }
 
 impl Storage for Harbours {
-    fn list<'a>(&'a self, _: &'a RequestInfo) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
+    fn list<'a>(&'a self, _: &'a RequestContext) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async { Ok(self.all.lock().clone()) })
     }
 
     fn create<'a>(
         &'a self,
-        _: &'a RequestInfo,
+        _: &'a RequestContext,
         harbour: Value,
     ) -> BoxFuture<'a, Result<Value, Status>> {
         self.change("", Some(&harbour));
@@ -601,14 +605,14 @@ impl Storage for Harbours {
 
     fn update<'a>(
         &'a self,
-        asked: &'a RequestInfo,
+        asked: &'a RequestContext,
         harbour: Value,
     ) -> BoxFuture<'a, Result<Value, Status>> {
         self.change(asked.name, Some(&harbour));
         Box::pin(async { Ok(harbour) })
     }
 
-    fn delete<'a>(&'a self, asked: &'a RequestInfo) -> BoxFuture<'a, Result<Value, Status>> {
+    fn delete<'a>(&'a self, asked: &'a RequestContext) -> BoxFuture<'a, Result<Value, Status>> {
         self.change(asked.name, None);
         Box::pin(async { Ok(asked.old.unwrap().clone()) })
     }
@@ -632,7 +636,7 @@ fn own(calls: &Arc<AtomicUsize>) -> Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verb_allows_nothing_else_on_a_kind_of_ones_own_server() {
+async fn permission_for_a_verb_allows_nothing_else_on_a_kind_of_a_custom_server() {
     let calls = Arc::default();
     let subject = Subject {
         rig: own(&calls),
@@ -663,7 +667,7 @@ async fn a_verb_allows_nothing_else_on_a_kind_of_ones_own_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verb_allows_nothing_else_on_a_storage_of_ones_own() {
+async fn permission_for_a_verb_allows_nothing_else_on_a_custom_storage() {
     let calls = Arc::default();
     let subject = Subject {
         rig: own(&calls),

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::rig::{CONFIG_MAPS, Rig};
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_version_tells_what_came_after() {
+async fn a_watch_from_a_resource_version_sends_later_events() {
     let rig = Rig::new().await;
     rig.make("before", "").await;
     let version = rig.get(CONFIG_MAPS).await.version();
@@ -29,7 +29,7 @@ async fn a_watch_from_a_version_tells_what_came_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_in_a_watch_only_grow() {
+async fn resource_versions_of_a_watch_increase() {
     let rig = Rig::new().await;
     let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
     let mut last = 0;
@@ -54,7 +54,7 @@ async fn versions_in_a_watch_only_grow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_enters_or_leaves_a_selector_is_added_or_deleted() {
+async fn an_object_that_enters_or_leaves_a_selector_is_added_or_deleted() {
     let rig = Rig::new().await;
     let path = format!("{CONFIG_MAPS}/a");
     let mut events = rig
@@ -86,7 +86,7 @@ async fn what_enters_or_leaves_a_selector_is_added_or_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_at_once_is_seen_going_and_then_gone() {
+async fn a_pod_deleted_without_grace_is_modified_and_then_deleted() {
     const PODS: &str = "/api/v1/namespaces/default/pods";
     let rig = Rig::new().await;
     let pod = r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
@@ -105,7 +105,7 @@ async fn a_pod_that_goes_at_once_is_seen_going_and_then_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_with_its_last_finalizer_is_told_as_it_was_stored() {
+async fn an_object_deleted_by_its_last_finalizer_is_sent_as_it_was_stored() {
     let rig = Rig::new().await;
     let path = format!("{CONFIG_MAPS}/a");
     let held = r#"{"metadata":{"name":"a","finalizers":["example.com/hold"]}}"#;
@@ -128,7 +128,7 @@ async fn what_goes_with_its_last_finalizer_is_told_as_it_was_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_wants_bookmarks_and_no_version_wants_initial_events() {
+async fn a_watch_with_bookmarks_and_no_resource_version_gets_initial_events() {
     let rig = Rig::new().await;
     let before = rig.make("a", "").await.version();
     rig.make("b", "").await;
@@ -183,7 +183,7 @@ const WATCH_LIST: &str =
     "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
 #[tokio::test(start_paused = true)]
-async fn initial_events_of_a_version_that_does_not_come_end_in_an_error() {
+async fn initial_events_of_a_future_resource_version_time_out() {
     let rig = Rig::new().await;
     let current = rig.make("a", "").await.version();
     let began = Instant::now();
@@ -210,7 +210,7 @@ async fn initial_events_of_a_version_that_does_not_come_end_in_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn initial_events_of_a_version_that_comes_are_sent_at_once() {
+async fn initial_events_of_a_reached_resource_version_are_sent_at_once() {
     let rig = Rig::new().await;
     let current = rig.make("a", "").await.version();
     let path = format!("{CONFIG_MAPS}?{WATCH_LIST}&resourceVersion={}", current + 1);
@@ -224,7 +224,7 @@ async fn initial_events_of_a_version_that_comes_are_sent_at_once() {
 
 /// Kubernetes: only initial events wait; other watches begin, and tell what comes after the version.
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_the_future_begins_at_once_and_tells_what_comes_after() {
+async fn a_watch_from_a_future_resource_version_starts_at_once_and_sends_later_events() {
     let rig = Rig::new().await;
     let current = rig.make("a", "").await.version();
     let began = Instant::now();

@@ -73,7 +73,7 @@ fn asked(peer: &Peer) -> Vec<Value> {
 const ONE: &str = r#"{"metadata":{"name":"one"}}"#;
 
 #[tokio::test]
-async fn a_mutating_webhook_changes_what_is_stored() {
+async fn a_mutating_webhook_changes_the_stored_object() {
     let rig = Rig::new().await;
     let patch = r#"[{"op":"add","path":"/data","value":{"by":"hook"}},{"op":"add","path":"/nonsense","value":1}]"#;
     let peer = webhook(move |_| patched(patch)).await;
@@ -127,7 +127,7 @@ async fn a_patched_object_gets_its_defaults_again() {
 }
 
 #[tokio::test]
-async fn a_validating_webhook_refuses_in_its_own_words() {
+async fn a_validating_webhook_rejects_with_its_message() {
     let rig = Rig::new().await;
     let no = value!({ "allowed": false, "status": { "code": 418, "reason": "Teapot", "message": "no tea" }, "warnings": ["hot"] });
     let peer = webhook(move |_| no.clone()).await;
@@ -170,7 +170,7 @@ async fn webhooks_are_called_in_the_order_of_their_configurations_names() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_wants_to_know_is_called_again_after_a_change() {
+async fn a_webhook_is_reinvoked_after_a_change_if_needed() {
     let rig = Rig::new().await;
     let watcher = webhook(|_| value!({ "allowed": true })).await;
     let changer = webhook(|_| patched(r#"[{"op":"add","path":"/data","value":{"a":"b"}}]"#)).await;
@@ -190,7 +190,7 @@ async fn a_webhook_that_wants_to_know_is_called_again_after_a_change() {
 }
 
 #[tokio::test]
-async fn a_rule_for_another_version_counts_and_sees_that_version() {
+async fn a_rule_for_another_version_matches_and_gets_that_version() {
     let rig = Rig::new().await;
     let peer =
         webhook(|_| patched(r#"[{"op":"replace","path":"/spec/maxReplicas","value":7}]"#)).await;
@@ -215,7 +215,7 @@ async fn a_rule_for_another_version_counts_and_sees_that_version() {
 }
 
 #[tokio::test]
-async fn a_delete_shows_what_goes_and_cannot_change_it() {
+async fn a_delete_review_has_the_old_object_and_cannot_be_mutated() {
     let rig = Rig::new().await;
     let peer = webhook(
         |request| match request["oldObject"]["metadata"]["name"].str() {
@@ -272,7 +272,7 @@ async fn a_delete_shows_what_goes_and_cannot_change_it() {
 }
 
 #[tokio::test]
-async fn what_is_below_an_object_is_shown_as_what_it_is() {
+async fn a_review_of_a_subresource_has_the_object_of_the_subresource() {
     let rig = Rig::new().await;
     let peer = webhook(|request| match request["subResource"].str() {
         "scale" => patched(r#"[{"op":"replace","path":"/spec/replicas","value":9}]"#),
@@ -347,7 +347,7 @@ async fn what_is_below_an_object_is_shown_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn selectors_and_scopes_leave_out_what_they_do_not_mean() {
+async fn selectors_and_scopes_exclude_objects() {
     let rig = Rig::new().await;
     let peer = webhook(|_| value!({ "allowed": false })).await;
     let elsewhere = value!({ "namespaceSelector": { "matchLabels": { "team": "other" } } });
@@ -378,7 +378,7 @@ async fn selectors_and_scopes_leave_out_what_they_do_not_mean() {
 }
 
 #[tokio::test]
-async fn nobody_is_locked_out_of_the_configurations() {
+async fn webhooks_are_not_called_for_webhook_configurations() {
     let rig = Rig::new().await;
     let peer = webhook(|_| value!({ "allowed": false })).await;
     configure(
@@ -402,7 +402,7 @@ async fn nobody_is_locked_out_of_the_configurations() {
 }
 
 #[tokio::test]
-async fn the_old_version_of_reviews_is_spoken_too() {
+async fn reviews_of_v1beta1_are_supported() {
     let rig = Rig::new().await;
     let peer = webhook(|_| {
         let mut response = patched(r#"[{"op":"add","path":"/data","value":{"a":"b"}}]"#);
@@ -455,14 +455,14 @@ async fn check_fault(
 const HERE: &[&str] = &["127.0.0.1"];
 
 #[tokio::test]
-async fn a_webhook_that_hangs_is_given_up() {
+async fn a_hanging_webhook_times_out() {
     let expected =
         "failed to call webhook: Post \"https://$/w?timeout=1s\": context deadline exceeded";
     check_fault(HERE, || Reaction::Hang, expected).await;
 }
 
 #[tokio::test]
-async fn a_webhook_that_talks_rubbish_is_quoted() {
+async fn an_undecodable_response_is_quoted() {
     let expected = "failed to call webhook: couldn't get version/kind; json parse error: invalid character 'r' looking for beginning of value";
     check_fault(HERE, || Reaction::Reply(200, "rubbish".into()), expected).await;
     let absent = "received invalid webhook response: webhook response was absent";
@@ -478,19 +478,19 @@ async fn a_webhook_that_talks_rubbish_is_quoted() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_answers_too_much_is_not_listened_to() {
+async fn a_too_large_response_is_an_error() {
     let expected = "failed to call webhook: unexpected error when reading response body. Please retry. Original error: the response is larger than 8388608 bytes";
     check_fault(HERE, || Reaction::Reply(200, " ".repeat(9 << 20)), expected).await;
 }
 
 #[tokio::test]
-async fn a_webhook_that_refuses_to_serve_is_quoted() {
+async fn an_error_status_of_a_webhook_is_quoted() {
     let expected = "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding";
     check_fault(HERE, || Reaction::Reply(500, "{}".into()), expected).await;
 }
 
 #[tokio::test]
-async fn a_webhook_that_hangs_up_is_an_end_of_file() {
+async fn a_closed_connection_is_an_unexpected_end_of_file() {
     let rig = Rig::new().await;
     let peer = Peer::start(&["shop.default.svc"], |_| Reaction::Close).await;
     let service =
@@ -517,13 +517,13 @@ async fn a_webhook_that_hangs_up_is_an_end_of_file() {
 }
 
 #[tokio::test]
-async fn a_webhook_with_a_wrong_certificate_is_not_asked() {
+async fn a_webhook_with_an_untrusted_certificate_gets_no_review() {
     let expected = "failed to call webhook: Post \"https://$/w?timeout=1s\": tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs";
     check_fault(&["elsewhere.example.com"], || Reaction::Hang, expected).await;
 }
 
 #[tokio::test]
-async fn an_answer_to_another_question_is_no_answer() {
+async fn a_response_with_another_uid_is_an_error() {
     let rig = Rig::new().await;
     let peer = Peer::answering(
         200,
@@ -540,7 +540,7 @@ async fn an_answer_to_another_question_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_patch_that_does_not_fit_is_an_error() {
+async fn a_patch_that_cannot_be_applied_is_an_error() {
     for (patch, expected) in [
         (
             r#"[{"op":"remove","path":"/none"}]"#,
@@ -567,7 +567,7 @@ async fn a_patch_that_does_not_fit_is_an_error() {
 
 /// Time is virtual here: it passes when nothing happens, and a webhook that hangs is nothing that happens.
 #[tokio::test(start_paused = true)]
-async fn webhooks_that_hang_do_not_add_up() {
+async fn the_timeouts_of_parallel_webhooks_do_not_add_up() {
     let rig = Rig::new().await;
     let peer = Peer::start(HERE, |_| Reaction::Hang).await;
     let ignored = || value!({ "failurePolicy": "Ignore", "timeoutSeconds": 20 });
@@ -589,7 +589,7 @@ async fn webhooks_that_hang_do_not_add_up() {
 }
 
 #[tokio::test]
-async fn a_condition_decides_whether_a_webhook_is_asked() {
+async fn match_conditions_decide_whether_a_webhook_is_called() {
     let rig = Rig::new().await;
     let peer = webhook(|_| value!({ "allowed": false })).await;
     let with = |policy: &str, expression: &str| value!({ "failurePolicy": policy, "matchConditions": [{ "name": "c", "expression": expression }] });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use mizzen_apiserver::metrics::api_server_id_hash;
+use mizzen_metrics::api_server_id_hash;
 use mizzen_metrics::{Families, Histogram};
 
 use super::service::key_id_hash;

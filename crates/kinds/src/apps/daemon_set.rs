@@ -10,9 +10,9 @@ use super::workload::{
     validate_selected, validate_share,
 };
 use crate::Behaviour;
-use crate::number;
-use crate::pod::{self, Options};
 use mizzen_apiextensions::KindStrategy;
+use mizzen_component_helpers::number;
+use mizzen_core_kinds::pod::{self, Options};
 
 /// Kubernetes: how often the template has changed, which was a field once and is an annotation now
 /// (pkg/apis/apps/v1/conversion.go).
@@ -31,7 +31,7 @@ impl KindStrategy for DaemonSetStrategy {
         default_spec(set);
     }
 
-    fn read(set: &mut Value) -> Result<(), String> {
+    fn normalize(set: &mut Value) -> Result<(), String> {
         match set["metadata"]["annotations"].get(GENERATION) {
             Some(text) => number::parse("ParseInt", text.str()).map(drop),
             None => Ok(()),

@@ -10,9 +10,9 @@ use super::workload::{
     validate_share,
 };
 use crate::Behaviour;
-use crate::number;
-use crate::pod::{self, Options};
 use mizzen_apiextensions::KindStrategy;
+use mizzen_component_helpers::number;
+use mizzen_core_kinds::pod::{self, Options};
 
 pub(super) const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
@@ -37,7 +37,7 @@ impl KindStrategy for DeploymentStrategy {
     }
 
     /// Kubernetes: a number inside upstream, an annotation outside (pkg/apis/apps/v1/conversion.go).
-    fn read(deployment: &mut Value) -> Result<(), String> {
+    fn normalize(deployment: &mut Value) -> Result<(), String> {
         let text = match deployment["metadata"]["annotations"].get(ROLLBACK) {
             None => return Ok(()),
             Some(text) => text.str().to_owned(),

@@ -11,8 +11,8 @@ use super::replica_set::ReplicaSetStrategy;
 use super::stateful_set::StatefulSetStrategy;
 use super::{daemon_set, deployment, replica_set, stateful_set};
 use crate::Behaviour;
-use crate::pod;
 use mizzen_apiextensions::KindStrategy;
+use mizzen_core_kinds::pod;
 
 /// Means "no limit" where extensions/v1beta1 had no default.
 const NO_LIMIT: i64 = i32::MAX as i64;
@@ -81,7 +81,7 @@ pub(crate) fn daemon_set_extensions() -> Behaviour {
             default_on_delete(set);
             daemon_set::default_spec(set);
         },
-        read: |_| Ok(()),
+        normalize: |_| Ok(()),
         validate: |new, old, context, violations| {
             let old = old.map(|old| reselected(old, new));
             (daemon_set::BEHAVIOUR.validate)(new, old.as_ref(), context, violations);
@@ -111,7 +111,7 @@ pub(crate) fn daemon_set_extensions() -> Behaviour {
 /// A Deployment that has `spec.rollbackTo` where apps/v1 has an annotation.
 fn deployment_with_rollback() -> Behaviour {
     Behaviour {
-        read: |_| Ok(()),
+        normalize: |_| Ok(()),
         validate: |new, old, context, violations| {
             let old = old.map(|old| reselected(old, new));
             (deployment::BEHAVIOUR.validate)(new, old.as_ref(), context, violations);

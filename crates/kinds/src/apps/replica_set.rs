@@ -8,8 +8,8 @@ use super::workload::{
     validate_parts, validate_replicas,
 };
 use crate::Behaviour;
-use crate::pod::{self, Options};
 use mizzen_apiextensions::KindStrategy;
+use mizzen_core_kinds::pod::{self, Options};
 
 pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<ReplicaSetStrategy>();
 

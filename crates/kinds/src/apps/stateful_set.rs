@@ -10,9 +10,9 @@ use super::workload::{
     validate_selector, validate_share,
 };
 use crate::Behaviour;
-use crate::core::fields::dns_label;
-use crate::pod::{self, Options, each};
 use mizzen_apiextensions::KindStrategy;
+use mizzen_core_kinds::fields::dns_label;
+use mizzen_core_kinds::pod::{self, Options, each};
 
 /// The mutable fields.
 const CHANGEABLE: [&str; 7] = [
@@ -137,11 +137,7 @@ impl KindStrategy for StatefulSetStrategy {
         let mut warnings = changed_template_warnings(new, old);
         let path = Path::new("spec");
         let place = path.child("volumeClaimTemplates");
-        for (index, claim) in new["spec"]["volumeClaimTemplates"]
-            .list()
-            .iter()
-            .enumerate()
-        {
+        for (index, claim) in new["spec"]["volumeClaimTemplates"].items().enumerate() {
             // Kubernetes: the place has `Spec` in it after a change, and not before.
             let place = place.index(index);
             let place = if old.is_some() {
@@ -179,8 +175,7 @@ impl StatefulSetValidator<'_> {
     fn validate(&self, spec: &Value, path: &Path, violations: &mut Violations) {
         validate_policies(spec, path, violations);
         let claims = spec["volumeClaimTemplates"]
-            .list()
-            .iter()
+            .items()
             .filter(|_| self.old.is_none());
         let place = path.child("volumeClaimTemplates");
         for (index, claim) in claims.enumerate() {
@@ -259,7 +254,7 @@ fn completed(spec: &Value) -> Value {
             .iter()
             .any(|claim| claim["metadata"]["name"] == volume["name"])
     };
-    volumes.extend(pod["volumes"].list().iter().filter(is_own).cloned());
+    volumes.extend(pod["volumes"].items().filter(is_own).cloned());
     pod.set("volumes", volumes);
     template
 }

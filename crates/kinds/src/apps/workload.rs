@@ -5,7 +5,7 @@ use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 use mizzen_value::json;
 
-use crate::pod::{self, Options};
+use mizzen_core_kinds::pod::{self, Options};
 
 /// A label selector after validation.
 #[derive(Debug, Clone, Copy)]
@@ -47,20 +47,17 @@ impl<'a> WorkloadSelector<'a> {
             .entries()
             .map(|(key, value)| labels.get(key) == Some(value));
         labels_match.all(|matches| matches)
-            && selector["matchExpressions"]
-                .list()
-                .iter()
-                .all(|expression| {
-                    let label = labels.get(expression["key"].str());
-                    let listed =
-                        || label.is_some_and(|label| expression["values"].list().contains(label));
-                    match expression["operator"].str() {
-                        "In" => listed(),
-                        "NotIn" => !listed(),
-                        "Exists" => label.is_some(),
-                        _ => label.is_none(),
-                    }
-                })
+            && selector["matchExpressions"].items().all(|expression| {
+                let label = labels.get(expression["key"].str());
+                let listed =
+                    || label.is_some_and(|label| expression["values"].list().contains(label));
+                match expression["operator"].str() {
+                    "In" => listed(),
+                    "NotIn" => !listed(),
+                    "Exists" => label.is_some(),
+                    _ => label.is_none(),
+                }
+            })
     }
 }
 

@@ -4,11 +4,12 @@ use mizzen_object::validate::field;
 use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 
-use super::{job, job_spec, schedule};
+use super::{job, job_spec};
 use crate::Behaviour;
 use crate::apps::validate_counts;
-use crate::pod::{self, Options};
 use mizzen_apiextensions::KindStrategy;
+use mizzen_component_helpers::cron;
+use mizzen_core_kinds::pod::{self, Options};
 
 pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<CronJobStrategy>();
 
@@ -48,14 +49,14 @@ impl KindStrategy for CronJobStrategy {
             if let Some(zone) = spec["timeZone"].as_str() {
                 if zone.is_empty() {
                     violations.invalid(path, zone, "timeZone must be nil or non-empty string");
-                } else if !zone.split('/').all(schedule::is_zone_part) {
+                } else if !zone.split('/').all(cron::is_zone_part) {
                     violations.invalid(path, zone, &format!("unknown time zone {zone}"));
                 } else {
                     if zone.eq_ignore_ascii_case("Local") {
                         let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
                         violations.invalid(path, zone, detail);
                     }
-                    if let Err(problem) = schedule::check_zone(zone) {
+                    if let Err(problem) = cron::check_zone(zone) {
                         violations.invalid(path, zone, &problem);
                     }
                 }
@@ -141,7 +142,7 @@ fn validate_schedule(spec: &Value, old: Option<&Value>, path: &Path, violations:
     if text.is_empty() {
         return violations.required(path, "");
     }
-    if let Err(problem) = schedule::Schedule::parse(text) {
+    if let Err(problem) = cron::Schedule::parse(text) {
         violations.invalid(path, text, &problem);
     }
     let had_zone = old.is_some_and(|old| old["spec"]["schedule"].str().contains("TZ"));

@@ -7,8 +7,8 @@ use mizzen_value::{Str, Value};
 use super::{job_spec, job_status};
 use crate::Behaviour;
 use crate::apps::WorkloadSelector;
-use crate::pod::{self, Options, each, with};
 use mizzen_apiextensions::KindStrategy;
+use mizzen_core_kinds::pod::{self, Options, each, with};
 
 /// The labels by which a job finds its pods. The short ones are older.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
@@ -86,7 +86,7 @@ impl KindStrategy for JobStrategy {
         );
     }
 
-    fn foresee(job: &Value) -> Option<Value> {
+    fn object_for_managed_fields(job: &Value) -> Option<Value> {
         inherits_labels(job).then(|| {
             let mut job = job.clone();
             inherit_labels(&mut job);

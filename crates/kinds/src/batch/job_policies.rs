@@ -5,8 +5,8 @@ use mizzen_object::{Path, ViolationReason, Violations};
 use mizzen_value::Value;
 
 use super::indexes;
-use crate::core::fields::qualified_name;
-use crate::pod;
+use mizzen_core_kinds::fields::qualified_name;
+use mizzen_core_kinds::pod;
 
 /// The policies of a job.
 pub(super) fn validate(spec: &Value, path: &Path, violations: &mut Violations) {

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 use super::job_policies;
 use crate::apps::{WorkloadSelector, validate_counts, validate_selected};
-use crate::pod::{self, Options};
+use mizzen_core_kinds::pod::{self, Options};
 
 /// A job of its own, which has a selector.
 pub(super) fn validate(spec: &Value, options: &Options, path: &Path, violations: &mut Violations) {

@@ -9,7 +9,7 @@ use mizzen_value::Value;
 
 use super::indexes;
 use crate::apps::validate_counts;
-use crate::pod;
+use mizzen_core_kinds::pod;
 
 /// A report about a job.
 pub(super) fn validate(new: &Value, old: &Value, violations: &mut Violations) {
@@ -103,8 +103,7 @@ impl<'a> JobStatusValidator<'a> {
         for list in ["succeeded", "failed"] {
             let path = path.child(list);
             for (index, uid) in self.status()["uncountedTerminatedPods"][list]
-                .list()
-                .iter()
+                .items()
                 .enumerate()
             {
                 let (uid, path) = (uid.str(), path.index(index));

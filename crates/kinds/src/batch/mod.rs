@@ -6,9 +6,6 @@ mod job;
 mod job_policies;
 mod job_spec;
 mod job_status;
-mod schedule;
-
-pub use schedule::{Schedule, check_zone};
 
 use crate::Behaviour;
 

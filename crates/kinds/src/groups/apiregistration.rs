@@ -25,7 +25,7 @@ impl KindStrategy for ApiServiceStrategy {
     }
 
     /// What this server serves itself is always available.
-    fn prepare(service: &mut Value, _old: Option<&Value>, context: &HookContext) {
+    fn prepare(service: &mut Value, _: Option<&Value>, context: &HookContext) {
         if context.action == Action::Create && service["spec"]["service"].is_null() {
             let condition = value!({
                 "type": "Available",
@@ -40,14 +40,14 @@ impl KindStrategy for ApiServiceStrategy {
 
     fn validate(
         service: &Value,
-        _old: Option<&Value>,
+        _: Option<&Value>,
         context: &HookContext,
         violations: &mut Violations,
     ) {
         if context.action == Action::Status {
             let path = Path::new("status");
             let path = path.child("conditions");
-            for (index, condition) in service["status"]["conditions"].list().iter().enumerate() {
+            for (index, condition) in service["status"]["conditions"].items().enumerate() {
                 let place = path.index(index);
                 field::one_of(
                     condition["status"].str(),

@@ -20,12 +20,7 @@ impl KindStrategy for TokenRequestStrategy {
         request.entry("spec").set_default("expirationSeconds", 3600);
     }
 
-    fn validate(
-        request: &Value,
-        _old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(request: &Value, _: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let spec = Path::new("spec");
         let path = spec.child("expirationSeconds");
         let seconds = request["spec"]["expirationSeconds"].int();

@@ -37,12 +37,7 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
 pub(super) struct SelfSubjectAccessReviewStrategy;
 
 impl KindStrategy for SelfSubjectAccessReviewStrategy {
-    fn validate(
-        review: &Value,
-        _old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(review: &Value, _: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         validate_spec(&review["spec"], false, violations);
         validate_metadata(&review["metadata"], &[], "must be empty", violations);
     }
@@ -58,12 +53,7 @@ fn rename_groups(review: &mut Value, from: &str, to: &str) {
     }
 }
 
-fn validate_local(
-    review: &Value,
-    _old: Option<&Value>,
-    _context: &HookContext,
-    violations: &mut Violations,
-) {
+fn validate_local(review: &Value, _: Option<&Value>, _: &HookContext, violations: &mut Violations) {
     let (spec, metadata) = (&review["spec"], &review["metadata"]);
     validate_spec(spec, true, violations);
     validate_metadata(

@@ -18,7 +18,7 @@ pub(super) struct LeaseStrategy;
 
 impl KindStrategy for LeaseStrategy {
     /// Kubernetes: coordinated leader election is off by default, so its fields are dropped unless already in use.
-    fn prepare(lease: &mut Value, old: Option<&Value>, _context: &HookContext) {
+    fn prepare(lease: &mut Value, old: Option<&Value>, _: &HookContext) {
         for field in ["strategy", "preferredHolder"] {
             if old.is_none_or(|old| old["spec"][field].is_null()) {
                 lease.entry("spec").remove(field);
@@ -26,12 +26,7 @@ impl KindStrategy for LeaseStrategy {
         }
     }
 
-    fn validate(
-        lease: &Value,
-        _old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(lease: &Value, _: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let (spec, path) = (&lease["spec"], Path::new("spec"));
         if let Some(seconds) = spec["leaseDurationSeconds"]
             .as_int()

@@ -21,7 +21,7 @@ impl KindStrategy for EndpointSliceStrategy {
     }
 
     /// Kubernetes: the topology of v1beta1 stays only in endpoints that do not change.
-    fn prepare(slice: &mut Value, old: Option<&Value>, _context: &HookContext) {
+    fn prepare(slice: &mut Value, old: Option<&Value>, _: &HookContext) {
         if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
             return;
         }
@@ -34,12 +34,7 @@ impl KindStrategy for EndpointSliceStrategy {
         }
     }
 
-    fn validate(
-        slice: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(slice: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let (address_type, path) = (slice["addressType"].str(), Path::new("addressType"));
         match address_type {
             "" => violations.required(path, ""),
@@ -94,7 +89,7 @@ impl KindStrategy for EndpointSliceStrategy {
         }
     }
 
-    fn warnings(slice: &Value, _old: Option<&Value>, context: &HookContext) -> Vec<String> {
+    fn warnings(slice: &Value, _: Option<&Value>, context: &HookContext) -> Vec<String> {
         let mut warnings = Vec::new();
         if context.action == Action::Create && slice["addressType"].str() == "FQDN" {
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_string());
@@ -103,8 +98,8 @@ impl KindStrategy for EndpointSliceStrategy {
         if CONTROLLERS.contains(&manager) {
             return warnings;
         }
-        for (i, endpoint) in slice["endpoints"].list().iter().enumerate() {
-            for (j, address) in endpoint["addresses"].list().iter().enumerate() {
+        for (i, endpoint) in slice["endpoints"].items().enumerate() {
+            for (j, address) in endpoint["addresses"].items().enumerate() {
                 warnings.extend(ip::ip_warning(
                     format!("endpoints[{i}].addresses[{j}]"),
                     address.str(),
@@ -238,7 +233,7 @@ fn validate_ip(text: &str, family: &str, list: &Path, item: &Path, violations: &
     if address.is_ipv4() != is_ipv4 {
         violations.invalid(list, text, &format!("must be an {family} address"));
     }
-    crate::core::fields::endpoint_ip(text, item, violations);
+    mizzen_core_kinds::fields::endpoint_ip(text, item, violations);
 }
 
 fn validate_hints(hints: &Value, path: &Path, violations: &mut Violations) {

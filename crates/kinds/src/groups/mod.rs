@@ -8,7 +8,6 @@ mod autoscaling;
 mod certificates;
 mod coordination;
 mod discovery;
-pub(crate) mod events;
 mod flowcontrol;
 mod networking;
 mod node;
@@ -20,7 +19,6 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{Shapes, expression_kinds, expression_warnings};
 pub use certificates::{requested_groups, requested_name};
 
 use mizzen_apiextensions::definition as apiextensions;
@@ -39,7 +37,7 @@ pub(crate) fn behaviour(group: &str, version: &str, kind: &str) -> Behaviour {
         "certificates.k8s.io" => certificates::behaviour(version, kind),
         "coordination.k8s.io" => coordination::behaviour(kind),
         "discovery.k8s.io" => discovery::behaviour(version, kind),
-        "events.k8s.io" => events::behaviour(version, kind),
+        "events.k8s.io" => mizzen_core_kinds::events::behaviour(version, kind),
         "flowcontrol.apiserver.k8s.io" => flowcontrol::behaviour(version, kind),
         "networking.k8s.io" => networking::behaviour(version, kind),
         "node.k8s.io" => node::behaviour(kind),

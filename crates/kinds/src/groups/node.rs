@@ -5,9 +5,9 @@ use mizzen_object::{HookContext, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
-use crate::core::resources;
 use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::{internal, rules};
+use mizzen_core_kinds::resources;
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
@@ -19,12 +19,7 @@ pub(super) fn behaviour(kind: &str) -> Behaviour {
 pub(super) struct RuntimeClassStrategy;
 
 impl KindStrategy for RuntimeClassStrategy {
-    fn validate(
-        class: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(class: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let handler = Path::new("handler");
         rules::required_text(
             &class["handler"],
@@ -60,9 +55,9 @@ impl KindStrategy for RuntimeClassStrategy {
         }
     }
 
-    fn warnings(class: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
+    fn warnings(class: &Value, _: Option<&Value>, _: &HookContext) -> Vec<String> {
         let labels = class["scheduling"]["nodeSelector"].entries();
-        let messages = labels.filter_map(|(key, _)| crate::pod::old_node_label(key));
+        let messages = labels.filter_map(|(key, _)| mizzen_core_kinds::pod::old_node_label(key));
         messages
             .map(|message| format!("scheduling.nodeSelector: {message}"))
             .collect()
@@ -70,7 +65,7 @@ impl KindStrategy for RuntimeClassStrategy {
 }
 
 fn validate_tolerations(tolerations: &Value, path: &Path, violations: &mut Violations) {
-    crate::pod::validate_tolerations(tolerations, path, violations);
+    mizzen_core_kinds::pod::validate_tolerations(tolerations, path, violations);
     let tolerations = tolerations.list();
     let repeated = repeats(tolerations, |toleration| {
         ["key", "operator", "value", "effect"].map(|name| toleration[name].str())

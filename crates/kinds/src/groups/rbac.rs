@@ -23,12 +23,7 @@ pub(super) fn behaviour(kind: &str) -> Behaviour {
 pub(super) struct RoleStrategy;
 
 impl KindStrategy for RoleStrategy {
-    fn validate(
-        role: &Value,
-        _old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(role: &Value, _: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         validate_rules(role, true, violations);
     }
 }
@@ -36,12 +31,7 @@ impl KindStrategy for RoleStrategy {
 pub(super) struct ClusterRoleStrategy;
 
 impl KindStrategy for ClusterRoleStrategy {
-    fn validate(
-        role: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(role: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         validate_rules(role, false, violations);
         let Some(aggregation) = role.get("aggregationRule") else {
             return;
@@ -58,8 +48,7 @@ impl KindStrategy for ClusterRoleStrategy {
         let lenient = old.is_some_and(|role| {
             // Kubernetes: a selector that was stored before label values were checked may stay.
             role.at("aggregationRule.clusterRoleSelectors")
-                .list()
-                .iter()
+                .items()
                 .any(rules::is_bad_selector)
         });
         for (index, selector) in selectors.iter().enumerate() {
@@ -82,7 +71,7 @@ impl KindStrategy for RoleBindingStrategy {
     fn validate(
         binding: &Value,
         old: Option<&Value>,
-        _context: &HookContext,
+        _: &HookContext,
         violations: &mut Violations,
     ) {
         validate_any_binding(binding, old, &["Role", "ClusterRole"], violations);
@@ -99,7 +88,7 @@ impl KindStrategy for ClusterRoleBindingStrategy {
     fn validate(
         binding: &Value,
         old: Option<&Value>,
-        _context: &HookContext,
+        _: &HookContext,
         violations: &mut Violations,
     ) {
         validate_any_binding(binding, old, &["ClusterRole"], violations);
@@ -120,7 +109,7 @@ fn default_binding(binding: &mut Value) {
 
 fn validate_rules(role: &Value, namespaced: bool, violations: &mut Violations) {
     let path = Path::new("rules");
-    for (index, rule) in role["rules"].list().iter().enumerate() {
+    for (index, rule) in role["rules"].items().enumerate() {
         let path = path.index(index);
         if rule["verbs"].is_empty() {
             violations.required(path.child("verbs"), "verbs must contain at least one value");
@@ -182,7 +171,7 @@ fn validate_any_binding(
 
     let namespaced = kinds.contains(&"Role");
     let subjects = Path::new("subjects");
-    for (index, subject) in binding["subjects"].list().iter().enumerate() {
+    for (index, subject) in binding["subjects"].items().enumerate() {
         let path = subjects.index(index);
         let name = subject["name"].str();
         if name.is_empty() {

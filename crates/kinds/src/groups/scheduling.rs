@@ -30,12 +30,7 @@ impl KindStrategy for PriorityClassStrategy {
         class.set_default("preemptionPolicy", "PreemptLowerPriority");
     }
 
-    fn validate(
-        class: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(class: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         match old {
             Some(old) => {
                 if class["value"] != old["value"] {

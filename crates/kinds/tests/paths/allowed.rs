@@ -86,27 +86,27 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     ("node/src/server/serve.rs", &["x-forwarded-uri"], "a header"),
     (
-        "kinds/src/core/node.rs",
+        "core-kinds/src/node.rs",
         &["ConfigMap", "podSignature.podController", "preferAvoidPods"],
         "Go's form of a value in a message, and an annotation",
     ),
     (
-        "kinds/src/core/persistent_volume/mod.rs",
+        "core-kinds/src/persistent_volume/mod.rs",
         &["Required"],
         "Go's form of a value in a message",
     ),
     (
-        "kinds/src/core/resource_quota.rs",
+        "core-kinds/src/resource_quota.rs",
         &["MatchExpressions"],
         "Go's form of a value in a message",
     ),
     (
-        "kinds/src/core/secret.rs",
+        "core-kinds/src/secret.rs",
         &["password", "ssh-privatekey"],
         "keys of Secrets",
     ),
     (
-        "kinds/src/core/service/validate.rs",
+        "core-kinds/src/service/validate.rs",
         &["AppProtocol", "Name", "NodePort", "Protocol", "TargetPort"],
         "Go's form of a value in a message",
     ),

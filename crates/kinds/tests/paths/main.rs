@@ -18,15 +18,19 @@ use chains::{Chain, chains};
 use schema::Schema;
 
 /// The folders below `crates` whose sources read objects by literal names.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 12] = [
     "apiextensions/src",
     "apiserver/src/admission",
+    "component-helpers/src",
     "controllers/src",
     "controlplane/src/admission",
     "controlplane/src/service",
+    "core-kinds/src",
     "kinds/src",
     "node/src",
+    "printers/src",
     "scheduler/src",
+    "workloads/src",
 ];
 
 #[test]

@@ -27,7 +27,7 @@ fn usage(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_and_pods_use_what_annotations_say() {
+async fn usage_of_nodes_and_pods_comes_from_annotations() {
     let cluster = Cluster::new().await;
     cluster.run_pod("a", "node-0", "cpu=250m,memory=64Mi").await;
     cluster.run_pod("b", "node-1", "cpu=1500m").await;
@@ -152,7 +152,32 @@ async fn usage_follows_its_steps_and_a_changed_annotation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_share_an_address_are_told_apart() {
+async fn a_kubelet_is_scraped_on_request_and_at_most_every_ten_seconds() {
+    let cluster = Cluster::new().await;
+    cluster.run_pod("a", "node-0", "cpu=100m").await;
+    cluster.pass(30).await;
+    let scraped = async || {
+        cluster.read(PODS).await["items"][0]["timestamp"]
+            .str()
+            .to_owned()
+    };
+    let first = scraped().await;
+    cluster.pass(8).await;
+    assert_eq!(scraped().await, first, "it is fresh");
+    cluster.pass(4).await;
+    let second = scraped().await;
+    assert_ne!(second, first);
+    // Were it scraped in the meantime, usage would be measured from that time on.
+    cluster.pass(30).await;
+    let window = cluster.read(PODS).await["items"][0]["window"]
+        .str()
+        .to_owned();
+    let seconds: f64 = window.trim_end_matches('s').parse().unwrap();
+    assert!(seconds >= 30.0, "{window}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_share_an_address_are_distinguished() {
     let cluster = Cluster::with_nodes_at("::1".parse().unwrap()).await;
     cluster.run_pod("a", "node-1", "cpu=250m").await;
     cluster.pass(30).await;

@@ -80,34 +80,34 @@ impl AgentHandle {
 
     /// A pod of these nodes.
     pub(crate) async fn pod(&self, key: &Key) -> Option<PodView> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let key = key.clone();
         self.requests
             .send(AgentRequest::Pod { key, reply })
             .await
             .ok()?;
-        answer.await.ok()?
+        response.await.ok()?
     }
 
     /// The pods of one of these nodes, by name.
     pub(crate) async fn pods_of_node(&self, node: Str) -> Vec<Object> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let request = AgentRequest::PodsOfNode { node, reply };
         match self.requests.send(request).await {
-            Ok(()) => answer.await.unwrap_or_default(),
+            Ok(()) => response.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }
     }
 
     /// The resource usage of a node and its pods; `None` if the node is not here.
     pub(crate) async fn usage(&self, node: &str) -> Option<NodeUsage> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let node = node.into();
         self.requests
             .send(AgentRequest::Usage { node, reply })
             .await
             .ok()?;
-        answer.await.ok()?
+        response.await.ok()?
     }
 
     /// Writes to the stdin of a container; `None` closes it. Input for a container that does not
@@ -118,7 +118,7 @@ impl AgentHandle {
         id: &str,
         data: Option<Bytes>,
     ) -> Result<(), String> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let request = AgentRequest::Stdin {
             key: key.clone(),
             id: id.to_owned(),
@@ -126,7 +126,7 @@ impl AgentHandle {
             reply,
         };
         match self.requests.send(request).await {
-            Ok(()) => answer.await.unwrap_or(Ok(())),
+            Ok(()) => response.await.unwrap_or(Ok(())),
             Err(_) => Ok(()),
         }
     }
@@ -191,7 +191,7 @@ mod tests {
     use mizzen_apiserver::clock::{CountingRandom, WallClock};
     use mizzen_controlplane::{Options as ServerOptions, Plugins};
     use mizzen_registry::{Registry, Store};
-    use mizzen_sdk::api::{Api, Patch};
+    use mizzen_sdk::dynamic::{DynamicClient, PatchType};
     use mizzen_sdk::resource::{CONFIG_MAPS, PODS};
     use mizzen_value::{Value, value};
     use tokio::time::sleep;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     /// Runs `test` with a client and a running agent.
-    async fn with_agent(test: impl AsyncFnOnce(Api, AgentHandle)) {
+    async fn with_agent(test: impl AsyncFnOnce(DynamicClient, AgentHandle)) {
         let client = client().await;
         let settings = Arc::new(crate::settings(
             Options::simulated(client.clone(), 1),
@@ -236,7 +236,7 @@ mod tests {
             () = agent.run(queue, requests) => panic!("the agent ended"),
             () = pods.run() => panic!("the watch ended"),
             () = nodes.run() => panic!("the watch ended"),
-            () = test(Api::new(client), handle) => {}
+            () = test(DynamicClient::new(client), handle) => {}
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
                 sleep(Duration::from_millis(10)).await;
             }
             let change = value!({ "data": { "k": "two" } });
-            api.patch(&CONFIG_MAPS, &Key::new("default", "x"), "", Patch::Merge, &change).await.unwrap();
+            api.patch(&CONFIG_MAPS, &Key::new("default", "x"), "", PatchType::Merge, &change).await.unwrap();
             let environment = handle.environment(&key, "c").await.expect("the container runs");
             assert_eq!(environment.variables["K"], "one");
             assert_eq!(environment.variables["HOSTNAME"], "web");

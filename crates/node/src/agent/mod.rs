@@ -28,7 +28,7 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 pub(crate) use handle::{AgentHandle, AgentRequest, PodView};
 pub(crate) use timers::Timers;
@@ -88,6 +88,28 @@ struct PodWorker {
     next_sync: Option<Moment>,
     /// The usage counters of a pod that was scraped.
     meter: Option<Box<PodMeter>>,
+}
+
+/// What a sync of a pod led to, in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SyncOutcome {
+    /// The API has the pod's state.
+    Unchanged,
+    WritesStatus,
+    Deletes,
+    /// The last write failed; the next one waits.
+    BackingOff,
+}
+
+impl SyncOutcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            SyncOutcome::Unchanged => "unchanged",
+            SyncOutcome::WritesStatus => "status",
+            SyncOutcome::Deletes => "delete",
+            SyncOutcome::BackingOff => "backoff",
+        }
+    }
 }
 
 impl Agent {
@@ -293,24 +315,34 @@ impl Agent {
             self.waiting.push_back(key.clone());
             return;
         }
-        match entry.object() {
-            Ok(object) => self.sync_now(key, &object),
-            Err(error) => tracing::warn!(%error, "cannot decode a pod"),
-        }
-    }
-
-    fn sync_now(&mut self, key: &Key, object: &Object) {
+        let object = match entry.object() {
+            Ok(object) => object,
+            Err(error) => {
+                tracing::warn!(%key, %error, "cannot decode a pod");
+                return;
+            }
+        };
         let node = object["spec"]["nodeName"].str();
         if !self.nodes_here.has(node) {
             return;
         }
+        let outcome = tracing::field::Empty;
+        let span = tracing::debug_span!("sync_pod", node, pod = %key, outcome).entered();
+        let began = Instant::now();
+        let outcome = self.sync_now(key, &object);
+        span.record("outcome", outcome.as_str());
+        let duration_us = began.elapsed().as_micros() as u64;
+        tracing::debug!(duration_us, "pod synced");
+    }
+
+    fn sync_now(&mut self, key: &Key, object: &Object) -> SyncOutcome {
         let now = self.settings.now();
         if !self.worker.contains_key(key) {
             let worker = self.admit(object, now);
             self.worker.insert(key.clone(), worker);
         }
         let Some(worker) = self.worker.get_mut(key) else {
-            return;
+            return SyncOutcome::Unchanged;
         };
         // A resize changes the pod's share of the node.
         if let Some(share) = &mut worker.share {
@@ -344,16 +376,23 @@ impl Agent {
         if let Some(at) = worker.schedule(next_sync, now) {
             self.timers.add(at, key.clone());
         }
-        if let Some(write) = worker
-            .missing_write(object, &host, now)
-            .filter(|_| !is_held_back)
-        {
-            worker.is_writing = true;
-            let api = self.settings.api_of(&worker.node);
-            self.writes
-                .spawn(write.run(api, key.clone(), worker.uid.clone()));
-        }
+        let outcome = match worker.missing_write(object, &host, now) {
+            None => SyncOutcome::Unchanged,
+            Some(_) if is_held_back => SyncOutcome::BackingOff,
+            Some(write) => {
+                let outcome = match &write {
+                    PodWrite::Status(_) => SyncOutcome::WritesStatus,
+                    PodWrite::Delete => SyncOutcome::Deletes,
+                };
+                worker.is_writing = true;
+                let api = self.settings.api_of(&worker.node);
+                self.writes
+                    .spawn(write.run(api, key.clone(), worker.uid.clone()));
+                outcome
+            }
+        };
         self.record_events(object, events);
+        outcome
     }
 
     /// Admits a new pod, or rejects it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_sdk::api::Api;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value};
@@ -27,7 +27,7 @@ pub(super) struct ReadObjects {
 
 /// Reads all objects that a pod references.
 pub(super) async fn read_objects(
-    api: Api,
+    api: DynamicClient,
     key: Key,
     uid: Box<str>,
     needs: Vec<ObjectKey>,
@@ -42,7 +42,7 @@ pub(super) async fn read_objects(
 
 /// The content of an object. A request that is forbidden now may be allowed once the server has the
 /// pod.
-async fn contents(api: &Api, namespace: &str, (sort, name): &ObjectKey) -> Found {
+async fn contents(api: &DynamicClient, namespace: &str, (sort, name): &ObjectKey) -> Found {
     let resource = match sort {
         ReferenceKind::ConfigMap => &CONFIG_MAPS,
         ReferenceKind::Secret => &SECRETS,

@@ -2,8 +2,8 @@
 
 use kube::Error;
 use mizzen_sdk::Key;
-use mizzen_sdk::api::{Api, DeleteOptions, Patch};
 use mizzen_sdk::cache::Version;
+use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient, PatchType};
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
 use mizzen_value::Value;
@@ -34,11 +34,11 @@ pub(super) struct PodWriteResult {
 
 impl PodWrite {
     /// Writes, if the pod still has this UID.
-    pub(super) async fn run(self, api: Api, key: Key, uid: Box<str>) -> PodWriteResult {
+    pub(super) async fn run(self, api: DynamicClient, key: Key, uid: Box<str>) -> PodWriteResult {
         let outcome = match &self {
             PodWrite::Status(patch) => {
                 let patched = api
-                    .patch(&PODS, &key, "status", Patch::Strategic, patch)
+                    .patch(&PODS, &key, "status", PatchType::Strategic, patch)
                     .await;
                 patched.map(|object| PodWriteOutcome::Status(Version::parse(object.version())))
             }

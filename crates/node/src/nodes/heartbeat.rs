@@ -12,8 +12,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, FuturesUnordered};
 use kube::Error;
-use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::{Entry, Store};
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{LEASES, NODES};
 use mizzen_sdk::write::is_already_exists;
@@ -201,7 +201,7 @@ impl NodeSettings {
                     "metadata": { "labels": (labels(name)), "annotations": (annotations(self, name)) },
                     "status": (status(self, name, &known["status"])),
                 });
-                api.patch(&NODES, &key, "status", Patch::Strategic, &change)
+                api.patch(&NODES, &key, "status", PatchType::Strategic, &change)
                     .await?
             }
             created => created?,
@@ -282,7 +282,7 @@ impl NodeSettings {
             return Ok(());
         }
         let change = value!({ "status": (status(self, name, known)) });
-        api.patch(&NODES, &key, "status", Patch::Strategic, &change)
+        api.patch(&NODES, &key, "status", PatchType::Strategic, &change)
             .await
             .map(drop)
     }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_kinds::pod_state::is_terminal;
+use mizzen_component_helpers::pod_state::is_terminal;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 

@@ -63,12 +63,12 @@ pub struct ReferencedObjects {
     /// The objects of the last read.
     pub found: BTreeMap<ObjectKey, Found>,
     /// When the last read was requested, and whether it is in progress.
-    asked: Moment,
+    requested_at: Moment,
     is_reading: bool,
     /// The number of reads.
     n_readings: u32,
     /// The read whose problems were reported.
-    told: u32,
+    n_reported: u32,
     n_failures: u32,
     due: Option<Moment>,
 }
@@ -123,10 +123,10 @@ impl ReferencedObjects {
         let referenced = ReferencedObjects {
             needs: needs.into_iter().collect(),
             found: BTreeMap::new(),
-            asked: now,
+            requested_at: now,
             is_reading: false,
             n_readings: 0,
-            told: 0,
+            n_reported: 0,
             n_failures: 0,
             due: Some(now),
         };
@@ -136,7 +136,7 @@ impl ReferencedObjects {
     /// The objects to read now; not returned again before [`ReferencedObjects::store`].
     pub fn objects_to_read(&mut self, now: Moment) -> Option<Vec<ObjectKey>> {
         self.due.filter(|due| *due <= now && !self.is_reading)?;
-        (self.due, self.asked, self.is_reading) = (None, now, true);
+        (self.due, self.requested_at, self.is_reading) = (None, now, true);
         Some(self.needs.clone())
     }
 
@@ -154,9 +154,9 @@ impl ReferencedObjects {
 
     /// Whether the last read is not older than `since`; if it is, another one is requested.
     fn is_fresh(&mut self, since: Moment, now: Moment) -> bool {
-        let is_asked = self.asked >= since;
-        let is_fresh = self.is_read() && !self.is_reading && is_asked;
-        let will_be_fresh = self.is_reading && is_asked;
+        let is_requested = self.requested_at >= since;
+        let is_fresh = self.is_read() && !self.is_reading && is_requested;
+        let will_be_fresh = self.is_reading && is_requested;
         if !is_fresh && !will_be_fresh {
             self.due = earlier(self.due, Some(now));
         }
@@ -190,7 +190,7 @@ impl ReferencedObjects {
     /// Schedules the next read, because files depend on it.
     pub fn keep_fresh(&mut self) {
         if !self.is_reading {
-            self.due = earlier(self.due, Some(self.asked + SYNC));
+            self.due = earlier(self.due, Some(self.requested_at + SYNC));
         }
     }
 
@@ -257,12 +257,12 @@ impl PodState {
             return true;
         }
         let problems = referenced.volume_problems(sync.pod);
-        if referenced.n_readings > referenced.told && !problems.is_empty() {
+        if referenced.n_readings > referenced.n_reported && !problems.is_empty() {
             let wait = FIRST_WAIT
                 .saturating_mul(1 << referenced.n_failures.min(16))
                 .min(LONGEST_WAIT);
             referenced.due = Some(sync.now + wait);
-            (referenced.told, referenced.n_failures) =
+            (referenced.n_reported, referenced.n_failures) =
                 (referenced.n_readings, referenced.n_failures + 1);
             for (volume, problem) in &problems {
                 let said = format!("MountVolume.SetUp failed for volume \"{volume}\" : {problem}");
@@ -288,7 +288,7 @@ impl PodState {
 pub struct CreateConfigError {
     /// The message.
     pub message: String,
-    told: u32,
+    n_reported: u32,
 }
 
 impl ContainerState {
@@ -314,7 +314,7 @@ impl ContainerState {
         if self
             .config_error
             .as_ref()
-            .is_none_or(|config_error| config_error.told < referenced.n_readings)
+            .is_none_or(|config_error| config_error.n_reported < referenced.n_readings)
         {
             referenced.due = earlier(referenced.due, Some(sync.now + PAUSE));
             sync.record(self, pulled(spec));
@@ -324,7 +324,7 @@ impl ContainerState {
             );
             self.config_error = Some(Box::new(CreateConfigError {
                 message,
-                told: referenced.n_readings,
+                n_reported: referenced.n_readings,
             }));
         }
         false

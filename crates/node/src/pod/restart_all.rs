@@ -14,16 +14,16 @@ const MESSAGE: &str = "The container is removed because RestartAllContainers in 
 impl PodState {
     /// Whether a container has exited with a code for which a rule restarts all containers.
     pub(super) fn must_restart_all(&self, pod: &Value) -> bool {
-        let asks = |container: &ContainerState| {
+        let triggers_restart = |container: &ContainerState| {
             let spec = spec::container(pod, &container.name);
             !container.is_replaced
                 && container
                     .end()
                     .is_some_and(|end| spec::restarts_all(spec, end.code))
         };
-        self.containers
-            .iter()
-            .any(|container| container.role != ContainerRole::Ephemeral && asks(container))
+        self.containers.iter().any(|container| {
+            container.role != ContainerRole::Ephemeral && triggers_restart(container)
+        })
     }
 
     /// Stops what runs; once nothing does, resets all containers. Returns true if something was

@@ -1,6 +1,6 @@
 //! Restoring the state of pods from their status after a restart of the agent.
 
-use mizzen_kinds::pod_state::is_terminal;
+use mizzen_component_helpers::pod_state::is_terminal;
 use mizzen_value::{Str, Value};
 
 use super::container::ContainerState;

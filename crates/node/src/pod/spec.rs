@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_kinds::pod_state::is_sidecar;
+use mizzen_component_helpers::pod_state::is_sidecar;
 use mizzen_value::Value;
 
 use crate::moment::seconds;

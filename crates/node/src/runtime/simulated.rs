@@ -190,10 +190,10 @@ impl ContainerHandle for SimulatedContainer {
         }
     }
 
-    fn stop(&mut self, ask: Moment, kill: Moment) {
+    fn stop(&mut self, term: Moment, kill: Moment) {
         self.stop = Some(match self.stop {
-            Some((asked, killed)) => (asked.min(ask), killed.min(kill)),
-            None => (ask, kill),
+            Some((earlier_term, killed)) => (earlier_term.min(term), killed.min(kill)),
+            None => (term, kill),
         });
     }
 
@@ -264,14 +264,14 @@ impl SimulatedContainer {
     }
 
     fn stopped(&self) -> Option<ExitAt> {
-        let (ask, kill) = self.stop?;
+        let (term, kill) = self.stop?;
         // A container that has not started yet receives SIGTERM when it does.
-        let heard = ask.max(self.since.min(kill));
+        let term_received = term.max(self.since.min(kill));
         let by_itself = self
             .run
             .stop
             .takes
-            .map(|takes| heard + takes)
+            .map(|takes| term_received + takes)
             .filter(|at| *at <= kill);
         Some(match by_itself {
             Some(at) => (

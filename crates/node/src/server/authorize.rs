@@ -44,8 +44,8 @@ impl KubeletServer {
                     ),
                 )
             };
-            let answer = api.raw(Method::POST, REVIEWS, Some(&review)).await;
-            if answer.map_err(failed)?["status"]["allowed"].bool() {
+            let response = api.raw(Method::POST, REVIEWS, Some(&review)).await;
+            if response.map_err(failed)?["status"]["allowed"].bool() {
                 return Ok(());
             }
         }

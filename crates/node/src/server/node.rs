@@ -15,7 +15,7 @@ impl KubeletServer {
     /// The node of a request: the one in the URI that the API server's proxy forwards, or the one
     /// with the local address of the connection. Nodes may share an address and one listener.
     pub(super) fn node(&self, forwarded_uri: Option<&HeaderValue>, local: Option<IpAddr>) -> Str {
-        let asked = forwarded_uri
+        let requested = forwarded_uri
             .and_then(|uri| uri.to_str().ok()?.strip_prefix("/api/v1/nodes/"))
             .and_then(|rest| rest.split('/').next())
             .map(|id| match id.split(':').collect::<Vec<_>>()[..] {
@@ -24,7 +24,7 @@ impl KubeletServer {
                 [] => "",
             });
         let local = local.map(|address| address.to_canonical().to_string());
-        let is_meant = |name: &Str| asked == Some(name.as_str());
+        let is_meant = |name: &Str| requested == Some(name.as_str());
         let is_here = |name: &Str| Some(&*self.settings.host(name).address) == local.as_deref();
         let settings = &self.settings;
         settings

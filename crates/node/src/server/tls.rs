@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kube::Client;
 use mizzen_sdk::Key;
-use mizzen_sdk::api::Api;
 use mizzen_sdk::clock::Clock;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::resource::CONFIG_MAPS;
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::crypto::ring;
@@ -131,7 +131,9 @@ fn listen_on_loopback() -> std::io::Result<TcpListener> {
 /// The client CA, as the API server publishes it.
 pub async fn client_authority(client: &Client) -> Result<String, kube::Error> {
     let key = Key::new("kube-system", "extension-apiserver-authentication");
-    let published = Api::new(client.clone()).get(&CONFIG_MAPS, &key).await?;
+    let published = DynamicClient::new(client.clone())
+        .get(&CONFIG_MAPS, &key)
+        .await?;
     Ok(published["data"]["client-ca-file"].str().into())
 }
 

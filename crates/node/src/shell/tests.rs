@@ -146,7 +146,7 @@ fn variables_and_files_of_the_container_are_seen() {
 }
 
 #[test]
-fn only_files_of_volumes_are_known() {
+fn only_files_of_volumes_exist() {
     check(
         "cat /etc/config/key /etc//config/sub/deep",
         &[(0, "value"), (0, "x")],

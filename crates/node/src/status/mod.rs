@@ -7,8 +7,8 @@ mod condition;
 mod container;
 mod phase;
 
-use mizzen_kinds::amounts::Amounts;
-use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
+use mizzen_component_helpers::amounts::Amounts;
+use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Map, Str, Value, value};
 

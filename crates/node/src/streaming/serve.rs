@@ -148,7 +148,7 @@ impl KubeletServer {
             })
         };
         // Kubernetes: the UID of a pod may follow its name.
-        let answer = match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
+        let response = match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
             [kind @ ("exec" | "attach"), namespace, pod, container]
             | [kind @ ("exec" | "attach"), namespace, pod, _, container] => {
                 match call(namespace, pod).await {
@@ -167,7 +167,7 @@ impl KubeletServer {
             },
             _ => return text(404, "404 page not found\n"),
         };
-        answer.unwrap_or_else(|refused| *refused)
+        response.unwrap_or_else(|refused| *refused)
     }
 }
 

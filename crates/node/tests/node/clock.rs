@@ -156,7 +156,13 @@ async fn grace_period_ignores_clock_steps() {
         let key = Key::new("default", "web");
         cluster
             .api
-            .patch(&PODS, &key, "", mizzen_sdk::api::Patch::Merge, &label)
+            .patch(
+                &PODS,
+                &key,
+                "",
+                mizzen_sdk::dynamic::PatchType::Merge,
+                &label,
+            )
             .await
             .unwrap();
         cluster.pass(18).await;

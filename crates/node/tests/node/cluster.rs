@@ -11,9 +11,9 @@ use mizzen_apiserver::{Server, User};
 use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_node::{Options, run};
 use mizzen_registry::{Registry, Store};
-use mizzen_sdk::api::{Api, DeleteOptions};
+use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient};
 use mizzen_sdk::resource::{EVENTS, PODS};
-use mizzen_sdk::{Key, Object, Resource, clock};
+use mizzen_sdk::{Key, Object, ResourceType, clock};
 use mizzen_value::{Value, json, yaml};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -24,7 +24,7 @@ const BEGIN: i64 = 1_700_000_000;
 /// An API server, nodes and a client with all permissions.
 pub(crate) struct Cluster {
     pub server: Server,
-    pub api: Api,
+    pub api: DynamicClient,
     pub clock: SettableClock,
     agent: Option<JoinHandle<()>>,
 }
@@ -60,7 +60,7 @@ impl Cluster {
         let server = mizzen_controlplane::server(registry, options);
         server.start().await;
         let cluster = Cluster {
-            api: Api::new(client(&server)),
+            api: DynamicClient::new(client(&server)),
             server,
             clock,
             agent: None,
@@ -133,17 +133,17 @@ impl Cluster {
     }
 
     /// Gets an object. Panics if it does not exist.
-    pub(crate) async fn get(&self, of: &Resource, key: &Key) -> Object {
+    pub(crate) async fn get(&self, of: &ResourceType, key: &Key) -> Object {
         self.api.get(of, key).await.unwrap()
     }
 
     /// Gets an object.
-    pub(crate) async fn find(&self, of: &Resource, key: &Key) -> Option<Object> {
+    pub(crate) async fn find(&self, of: &ResourceType, key: &Key) -> Option<Object> {
         self.api.find(of, key).await.unwrap()
     }
 
     /// Lists all objects of a kind.
-    pub(crate) async fn list(&self, of: &Resource) -> Vec<Object> {
+    pub(crate) async fn list(&self, of: &ResourceType) -> Vec<Object> {
         self.api.list(of, "", &Default::default()).await.unwrap()
     }
 

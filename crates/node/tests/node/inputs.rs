@@ -1,6 +1,6 @@
 //! Inputs of containers: the environment at each start, and volumes that follow their objects.
 
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::resource::CONFIG_MAPS;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
@@ -18,7 +18,7 @@ async fn set(cluster: &Cluster, value: &str) {
             &CONFIG_MAPS,
             &Key::new("default", "x"),
             "",
-            Patch::Merge,
+            PatchType::Merge,
             &change,
         )
         .await
@@ -170,7 +170,13 @@ async fn downward_api_files_follow_labels_and_variables_do_not() {
     let key = Key::new("default", "web");
     cluster
         .api
-        .patch(&mizzen_sdk::resource::PODS, &key, "", Patch::Merge, &change)
+        .patch(
+            &mizzen_sdk::resource::PODS,
+            &key,
+            "",
+            PatchType::Merge,
+            &change,
+        )
         .await
         .unwrap();
     cluster.pass(3).await;

@@ -1,7 +1,7 @@
 //! Pod life cycle on a node.
 
 use mizzen_sdk::Key;
-use mizzen_sdk::api::Patch;
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::resource::PODS;
 use mizzen_value::value;
 
@@ -303,7 +303,7 @@ async fn resized_pod_counts_with_its_new_resources() {
         let key = Key::new("default", "first");
         cluster
             .api
-            .patch(&PODS, &key, "resize", Patch::Strategic, &change)
+            .patch(&PODS, &key, "resize", PatchType::Strategic, &change)
             .await
             .unwrap();
         cluster.pass(1).await;
@@ -435,7 +435,7 @@ async fn pod_ips_are_unique_and_in_the_pod_cidr() {
             &mizzen_sdk::resource::NODES,
             &node,
             "",
-            mizzen_sdk::api::Patch::Merge,
+            mizzen_sdk::dynamic::PatchType::Merge,
             &range,
         )
         .await
@@ -520,7 +520,13 @@ async fn image_change_restarts_the_container() {
     let key = Key::new("default", "web");
     cluster
         .api
-        .patch(&PODS, &key, "", mizzen_sdk::api::Patch::Strategic, &change)
+        .patch(
+            &PODS,
+            &key,
+            "",
+            mizzen_sdk::dynamic::PatchType::Strategic,
+            &change,
+        )
         .await
         .unwrap();
     cluster.pass(1).await;

@@ -297,7 +297,7 @@ async fn each_restart_logs_its_own_environment() {
         "default/x".parse().unwrap(),
         crate::cluster::read("{data: {k: two}}"),
     );
-    let patch = mizzen_sdk::api::Patch::Merge;
+    let patch = mizzen_sdk::dynamic::PatchType::Merge;
     cluster
         .api
         .patch(&mizzen_sdk::resource::CONFIG_MAPS, &key, "", patch, &change)

@@ -39,6 +39,48 @@ async fn a_node_reports_its_own_pods() {
     assert!(unknown.contains("404"), "{unknown}");
 }
 
+/// The value of a series without its timestamp.
+#[cfg(target_os = "linux")]
+fn value(report: &str, series: &str) -> f64 {
+    let line = report.lines().find_map(|line| line.strip_prefix(series));
+    let line = line.unwrap_or_else(|| panic!("{series} is not in\n{report}"));
+    let value = line.split_whitespace().next().unwrap();
+    value.parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn cpu_counters_never_fall() {
+    let authority = Authority::new();
+    let identity = authority.sign("kube-apiserver-kubelet-client");
+    let cluster = cluster(&authority, Some(identity)).await;
+    let usage = "mizzen.dev/usage: 'cpu=900'";
+    let spec = "containers: [{name: web, image: web}]";
+    cluster.run_pod("web", usage, spec).await;
+    until(&cluster, "web", "ready=True").await;
+    let mut last = [0.0; 3];
+    for usage in ["cpu=900", "cpu=1m", "cpu=1m"] {
+        let change =
+            format!(r#"{{"metadata":{{"annotations":{{"mizzen.dev/usage":"{usage}"}}}}}}"#);
+        let api = &cluster.api;
+        let change = mizzen_value::json::parse(change.as_bytes()).unwrap();
+        let key = mizzen_sdk::Key::new("default", "web");
+        let patch = mizzen_sdk::dynamic::PatchType::Merge;
+        let pods = &mizzen_sdk::resource::PODS;
+        api.patch(pods, &key, "", patch, &change).await.unwrap();
+        let report = report(&cluster, "node-0", PATH).await.unwrap();
+        let now = [
+            r#"container_cpu_usage_seconds_total{container="web",namespace="default",pod="web"}"#,
+            r#"pod_cpu_usage_seconds_total{namespace="default",pod="web"}"#,
+            "node_cpu_usage_seconds_total",
+        ]
+        .map(|series| value(&report, series));
+        let falls = now.iter().zip(last).any(|(now, last)| *now < last);
+        assert!(!falls, "{last:?} to {now:?}");
+        last = now;
+    }
+}
+
 #[tokio::test]
 async fn metrics_need_the_api_server_certificate() {
     let authority = Authority::new();

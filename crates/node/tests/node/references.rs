@@ -177,7 +177,7 @@ async fn ephemeral_container_waits_for_its_environment() {
         "default/web".parse().unwrap(),
         crate::cluster::read(ephemeral),
     );
-    let patch = mizzen_sdk::api::Patch::Strategic;
+    let patch = mizzen_sdk::dynamic::PatchType::Strategic;
     cluster
         .api
         .patch(

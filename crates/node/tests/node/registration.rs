@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use kube::Client;
 use mizzen_apiserver::User;
-use mizzen_apiserver::authorization::{
-    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason,
-};
+use mizzen_authorization::{Attributes, AttributesTarget, Authorizer, Decision, DecisionReason};
 use mizzen_controlplane::Plugins;
 use mizzen_registry::BoxFuture;
 use mizzen_sdk::Key;
-use mizzen_sdk::api::{DeleteOptions, Patch};
+use mizzen_sdk::dynamic::{DeleteOptions, PatchType};
 use mizzen_sdk::resource::{LEASES, NODES, PODS};
 use mizzen_value::value;
 
@@ -99,7 +97,7 @@ async fn not_ready_node_reports_ready_again() {
     let dead = value!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" }] } });
     cluster
         .api
-        .patch(&NODES, &key, "status", Patch::Strategic, &dead)
+        .patch(&NODES, &key, "status", PatchType::Strategic, &dead)
         .await
         .unwrap();
     cluster.pass_millis(100).await;

@@ -4,10 +4,12 @@
 //! typed objects without going through JSON. That converter (`runtime.FromUnstructured`) has its
 //! own messages and rules: it stops at the first type error, in field order, and integers that are
 //! too large lose their upper bits.
+//!
+//! Invariant: the result is canonical.
 
 use super::unstructured::{self, Pruning};
 use super::{DecodeError, Decoded, decode, zero_if_null};
-use crate::schema::{Alternative, FieldShape, FieldType, Struct, canonical};
+use crate::schema::{Alternative, CanonicalMembers, FieldShape, FieldType, Struct};
 use mizzen_value::go_base64;
 use mizzen_value::json;
 use mizzen_value::quantity;
@@ -19,12 +21,10 @@ use mizzen_value::{Map, Str, Value, go_int};
 /// nulls included.
 pub fn from_unstructured(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
     if let Some(rest) = ty.rest() {
-        let text = json::to_string(&value);
-        return unstructured::decode(ty, rest, text.as_bytes(), Pruning::Skipped);
+        return unstructured::decode_value(ty, rest, value, Pruning::Skipped);
     }
     let mut converter = UnstructuredConverter::default();
-    let mut value = converter.top(ty, value).map_err(DecodeError::Type)?;
-    canonical(ty, &mut value);
+    let value = converter.top(ty, value).map_err(DecodeError::Type)?;
     converter.complaints.sort();
     Ok(Decoded {
         value,
@@ -41,10 +41,10 @@ struct UnstructuredConverter {
 
 impl UnstructuredConverter {
     fn top(&mut self, ty: &Struct, value: Value) -> Result<Value, String> {
-        let Value::Map(map) = value else {
-            return Ok(Value::object());
-        };
-        self.named(ty, map)
+        match value {
+            Value::Map(map) => self.named(ty, map),
+            _ => self.named(ty, Map::default()),
+        }
     }
 
     /// Converts a struct with `kind` and `apiVersion`.
@@ -61,8 +61,7 @@ impl UnstructuredConverter {
                 result.insert(name, self.value(&text, value)?);
             }
         }
-        self.fields(ty, map, &mut result)?;
-        Ok(Value::Map(result))
+        self.fields(ty, map, result)
     }
 
     fn value(&mut self, ty: &FieldType, value: Value) -> Result<Value, String> {
@@ -87,26 +86,33 @@ impl UnstructuredConverter {
         if ty.is_kind() {
             return self.named(ty, map);
         }
-        let mut result = Map::with_capacity(map.len());
-        self.fields(ty, map, &mut result)?;
-        Ok(Value::Map(result))
+        let result = Map::with_capacity(map.len());
+        self.fields(ty, map, result)
     }
 
-    fn fields(&mut self, ty: &Struct, mut map: Map, result: &mut Map) -> Result<(), String> {
-        for field in ty.fields() {
-            let Some(value) = map.remove(&field.name) else {
-                continue;
-            };
-            let value = self.below(&field.name, |converter| converter.value(&field.ty, value))?;
-            result.insert(field.name.clone(), value);
+    /// Converts the members in the order of the fields, which is that of Go's errors, and adds them
+    /// to `result`.
+    fn fields(&mut self, ty: &Struct, map: Map, mut result: Map) -> Result<Value, String> {
+        let mut known = Vec::with_capacity(map.len());
+        for (name, value) in map {
+            match ty.position(&name) {
+                Some(position) => known.push((position, name, value)),
+                None => self.below(&name, |converter| {
+                    let complaint = format!("unknown field \"{}\"", converter.path);
+                    converter.complaints.push(complaint);
+                }),
+            }
         }
-        for name in map.keys() {
-            self.below(name, |converter| {
-                let complaint = format!("unknown field \"{}\"", converter.path);
-                converter.complaints.push(complaint);
-            });
+        known.sort_unstable_by_key(|(position, ..)| *position);
+        let mut members = CanonicalMembers::default();
+        for (position, name, value) in known {
+            let field = &ty.fields()[position];
+            let value = self.below(&name, |converter| converter.value(&field.ty, value))?;
+            members.add(position, field, &value);
+            result.insert(name, value);
         }
-        Ok(())
+        members.finish(ty, &mut result);
+        Ok(Value::Map(result))
     }
 
     fn map(&mut self, item: &FieldType, value: Value) -> Result<Value, String> {
@@ -116,7 +122,9 @@ impl UnstructuredConverter {
         let members = map
             .into_iter()
             .map(|(key, value)| Ok((key, zero_if_null(item, self.value(item, value)?))));
-        Ok(Value::Map(members.collect::<Result<Map, String>>()?))
+        let mut map = members.collect::<Result<Map, String>>()?;
+        map.sort();
+        Ok(Value::Map(map))
     }
 
     fn list(&mut self, item: &FieldType, value: Value) -> Result<Value, String> {
@@ -126,7 +134,9 @@ impl UnstructuredConverter {
         let length = self.path.len();
         let mut result = Vec::with_capacity(items.len());
         for (index, value) in items.into_iter().enumerate() {
-            self.path += &format!("[{index}]");
+            self.path.push('[');
+            self.path += itoa::Buffer::new().format(index);
+            self.path.push(']');
             result.push(zero_if_null(item, self.value(item, value)?));
             self.path.truncate(length);
         }

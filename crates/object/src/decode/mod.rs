@@ -4,19 +4,25 @@
 //! that a later syntax error takes precedence. Unknown and duplicate fields are dropped and
 //! reported; the caller decides whether that is an error.
 //!
-//! Invariant: the result is canonical.
+//! Invariant: the result is canonical. Every struct, list and map is when its end is reached, so
+//! that no second pass is needed.
 
 mod from_unstructured;
 mod literal;
 mod type_meta;
 mod unstructured;
+mod value;
 
 pub use from_unstructured::from_unstructured;
 pub use type_meta::{TypeMeta, type_meta};
+pub(crate) use value::decode_part_value;
+pub use value::decode_value;
 
 use std::collections::HashSet;
 
-use crate::schema::{Alternative, FieldShape, FieldType, Struct, StructField, canonical};
+use crate::schema::{
+    Alternative, CanonicalMembers, FieldShape, FieldType, Struct, StructField, canonical, zero,
+};
 use mizzen_value::json::{self, JsonScanner, SyntaxError};
 use mizzen_value::{Map, Str, Value};
 
@@ -77,8 +83,8 @@ fn read(ty: &Struct, text: &[u8], named: bool) -> Result<Decoded, DecodeError> {
     }
     if !matches!(value, Value::Map(_)) {
         value = Value::object();
+        canonical(ty, &mut value);
     }
-    canonical(ty, &mut value);
     Ok(Decoded {
         value,
         complaints: decoder.complaints,
@@ -194,11 +200,15 @@ impl JsonDecoder<'_> {
             self.fields.len(),
             self.owner.clone(),
         );
-        let mut given = HashSet::new();
+        let (mut given, mut members) = (GivenKeys::new(map), CanonicalMembers::default());
+        if !map.is_empty() {
+            members.disturb();
+        }
         self.scanner.open_map()?;
         while let Some(key) = self.scanner.key()? {
-            let Some(field) = ty.field(&key) else {
+            let Some(position) = ty.position(&key) else {
                 if (top || ty.is_kind()) && matches!(key.as_str(), "kind" | "apiVersion") {
+                    members.add_unknown(&key);
                     self.owner = ty.name.clone();
                     self.fields.push(key.clone());
                     self.type_meta_field(&key, map)?;
@@ -210,18 +220,23 @@ impl JsonDecoder<'_> {
                 }
                 continue;
             };
-            if !given.insert(field.name.clone()) {
-                self.complain("duplicate", &key);
-            }
+            let field = &ty.fields()[position];
             self.owner = ty.name.clone();
             self.enter_embedded(ty, field);
             self.fields.push(key.clone());
-            self.enter(&key);
-            self.value(&field.ty, map.entry(&key))?;
+            let (slot, is_new) = map.entry_or_null(key);
+            if !given.insert(&field.name, is_new) {
+                self.complain("duplicate", &field.name);
+                members.disturb();
+            }
+            self.enter(&field.name);
+            self.value(&field.ty, slot)?;
+            members.add(position, field, slot);
             self.strict_path.truncate(path_len);
             self.fields.truncate(depth);
             self.owner = owner.clone();
         }
+        members.finish(ty, map);
         Ok(())
     }
 
@@ -254,18 +269,20 @@ impl JsonDecoder<'_> {
     fn map(&mut self, item: &FieldType, slot: &mut Value) -> Result<(), SyntaxError> {
         let map = slot.make_map();
         let path_len = self.strict_path.len();
-        let mut given = HashSet::new();
+        let mut given = GivenKeys::new(map);
         self.scanner.open_map()?;
         while let Some(key) = self.scanner.key()? {
-            if !given.insert(key.clone()) {
+            let (slot, is_new) = map.entry_or_null(key.clone());
+            if !given.insert(&key, is_new) {
                 self.complain("duplicate", &key);
             }
             self.enter(&key);
             let mut value = Value::Null;
             self.value(item, &mut value)?;
-            map.insert(key, zero_if_null(item, value));
+            *slot = zero_if_null(item, value);
             self.strict_path.truncate(path_len);
         }
+        map.sort();
         Ok(())
     }
 
@@ -274,7 +291,7 @@ impl JsonDecoder<'_> {
         let mut items = Vec::new();
         self.scanner.open_list()?;
         while self.scanner.item()? {
-            self.strict_path += &format!("[{}]", items.len());
+            self.enter_item(items.len());
             let mut value = Value::Null;
             self.value(item, &mut value)?;
             items.push(zero_if_null(item, value));
@@ -289,6 +306,12 @@ impl JsonDecoder<'_> {
             self.strict_path.push('.');
         }
         self.strict_path += key;
+    }
+
+    fn enter_item(&mut self, index: usize) {
+        self.strict_path.push('[');
+        self.strict_path += itoa::Buffer::new().format(index);
+        self.strict_path.push(']');
     }
 
     fn complain(&mut self, what: &str, key: &str) {
@@ -342,7 +365,26 @@ impl JsonDecoder<'_> {
 fn zero_if_null(ty: &FieldType, value: Value) -> Value {
     match (value, &ty.shape) {
         (Value::Null, FieldShape::Bytes) => "".into(),
-        (Value::Null, _) => ty.zero(),
+        (Value::Null, _) => zero(ty),
         (value, _) => value,
+    }
+}
+
+/// The keys of a map that were decoded, to report duplicates. They are those of the map itself,
+/// unless the map is decoded again because the key of the map is a duplicate.
+struct GivenKeys(Option<HashSet<Str>>);
+
+impl GivenKeys {
+    /// None of the keys of `map`.
+    fn new(map: &Map) -> GivenKeys {
+        GivenKeys((!map.is_empty()).then(HashSet::new))
+    }
+
+    /// Adds a key; returns whether it was not given before. `is_new` says whether the map lacked it.
+    fn insert(&mut self, key: &Str, is_new: bool) -> bool {
+        match &mut self.0 {
+            Some(given) => given.insert(key.clone()),
+            None => is_new,
+        }
     }
 }

@@ -4,8 +4,6 @@
 //! its type, undeclared fields are pruned, and embedded objects get typed metadata, too
 //! (apiextensions-apiserver's unstructuredSchemaCoercer). Complaints come in that order.
 
-use std::collections::HashSet;
-
 use super::{DecodeError, Decoded, JsonDecoder};
 use crate::patch::{go_text, go_type_verb};
 use crate::schema::{Struct, canonical};
@@ -28,7 +26,7 @@ pub(super) fn decode(
     pruning: Pruning,
 ) -> Result<Decoded, DecodeError> {
     let mut decoder = JsonDecoder::new(text);
-    let mut value = match decoder.scanner.peek()? {
+    let value = match decoder.scanner.peek()? {
         b'{' | b'n' => decoder.unstructured()?,
         _ => {
             let word = decoder.skip_word()?;
@@ -43,12 +41,55 @@ pub(super) fn decode(
     if let Some(error) = decoder.first_error {
         return Err(DecodeError::Type(error));
     }
-    let mut complaints = decoder.complaints;
     if value["kind"].as_str() == Some("") || value["kind"].is_null() {
         return Err(DecodeError::NoKind(
             String::from_utf8_lossy(text).into_owned(),
         ));
     }
+    coerce(ty, rest, value, pruning, decoder.complaints)
+}
+
+/// Decodes an object whose schema is `rest` and whose text was parsed before.
+pub(super) fn decode_value(
+    ty: &Struct,
+    rest: &Structural,
+    mut value: Value,
+    pruning: Pruning,
+) -> Result<Decoded, DecodeError> {
+    if !matches!(value, Value::Map(_) | Value::Null) {
+        let word = value.go_word();
+        return Err(DecodeError::Type(format!(
+            "json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+        )));
+    }
+    if let Some(literal) = json::overflow(&value) {
+        return Err(DecodeError::Type(json::overflow_error(literal)));
+    }
+    if value["kind"].as_str() == Some("") || value["kind"].is_null() {
+        return Err(DecodeError::NoKind(json::to_string(&value)));
+    }
+    free_numbers(&mut value);
+    coerce(ty, rest, value, pruning, Vec::new())
+}
+
+/// Numbers as Go decodes them into `interface{}`.
+fn free_numbers(value: &mut Value) {
+    match value {
+        Value::Number(literal) => *value = json::free_number(literal).unwrap_or_default(),
+        Value::List(items) => items.iter_mut().for_each(free_numbers),
+        Value::Map(map) => map.values_mut().for_each(free_numbers),
+        _ => {}
+    }
+}
+
+/// Prunes and coerces a decoded object, and brings it into canonical form.
+fn coerce(
+    ty: &Struct,
+    rest: &Structural,
+    mut value: Value,
+    pruning: Pruning,
+    mut complaints: Vec<String>,
+) -> Result<Decoded, DecodeError> {
     let unknown = match shape(ty, rest, value.make_map(), pruning) {
         Ok(unknown) => unknown,
         Err(problem) => {
@@ -129,15 +170,14 @@ impl JsonDecoder<'_> {
     fn unstructured_map(&mut self) -> Result<Value, SyntaxError> {
         let mut map = Map::default();
         let length = self.strict_path.len();
-        let mut given = HashSet::new();
         self.scanner.open_map()?;
         while let Some(key) = self.scanner.key()? {
-            if !given.insert(key.clone()) {
+            let (slot, is_new) = map.entry_or_null(key.clone());
+            if !is_new {
                 self.complain("duplicate", &key);
             }
             self.enter(&key);
-            let value = self.unstructured()?;
-            map.insert(key, value);
+            *slot = self.unstructured()?;
             self.strict_path.truncate(length);
         }
         Ok(Value::Map(map))
@@ -148,7 +188,7 @@ impl JsonDecoder<'_> {
         let length = self.strict_path.len();
         self.scanner.open_list()?;
         while self.scanner.item()? {
-            self.strict_path += &format!("[{}]", items.len());
+            self.enter_item(items.len());
             items.push(self.unstructured()?);
             self.strict_path.truncate(length);
         }

@@ -11,7 +11,7 @@ mod strict;
 
 pub(crate) use go_text::go_float;
 pub use go_text::{go_text, go_type, go_type_verb};
-pub use json_patch::{JsonPatch, JsonPatchError};
+pub use json_patch::{JsonPatch, JsonPatchError, json_diff};
 pub use merge::merge;
 pub use strategic::{StrategicError, strategic_diff, strategic_merge};
 pub use strict::repeated_keys;

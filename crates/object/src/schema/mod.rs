@@ -7,12 +7,17 @@
 //! they refer to exist; recursive types are the only cycles and live as long as the process.
 
 mod canonical;
+mod canonical_object;
 mod parse;
+mod write;
 
+pub(crate) use canonical::{CanonicalMembers, zero};
 pub use canonical::{canonical, canonical_stored};
+pub use canonical_object::CanonicalObject;
 pub use parse::{SchemaParseError, Schemas, parse, parse_with};
+pub use write::write_stored;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::structural::Structural;
@@ -90,6 +95,8 @@ pub struct Struct {
     named: OnceLock<()>,
     union: OnceLock<Union>,
     fields: OnceLock<FieldTable>,
+    /// Whether a default is found at or below it.
+    reaches_default: OnceLock<bool>,
     rest: OnceLock<Arc<Structural>>,
 }
 
@@ -107,6 +114,10 @@ struct FieldTable {
     list: Vec<StructField>,
     index: HashMap<Str, usize, foldhash::fast::RandomState>,
     embedded: Vec<Embedded>,
+    /// The positions of the fields that are always encoded.
+    always: Vec<usize>,
+    /// The positions of the fields that have a default.
+    defaulted: Vec<usize>,
 }
 
 /// An embedded struct: its fields are inlined in JSON, but in a message of their own in protobuf.
@@ -195,6 +206,7 @@ impl Struct {
             named: OnceLock::new(),
             union: OnceLock::new(),
             fields: OnceLock::new(),
+            reaches_default: OnceLock::new(),
             rest: OnceLock::new(),
         }
     }
@@ -226,10 +238,24 @@ impl Struct {
             .enumerate()
             .map(|(at, field)| (field.name.clone(), at))
             .collect();
+        let positions = |is_meant: fn(&StructField) -> bool| {
+            let meant = fields
+                .iter()
+                .enumerate()
+                .filter(|(_, field)| is_meant(field));
+            meant.map(|(at, _)| at).collect()
+        };
+        let always = positions(StructField::is_always);
+        let defaulted = positions(|field| {
+            let default = field.default.as_ref();
+            default.is_some_and(|default| !default.is_empty())
+        });
         let _ = self.fields.set(FieldTable {
             list: fields,
             index,
             embedded,
+            always,
+            defaulted,
         });
     }
 
@@ -264,6 +290,44 @@ impl Struct {
     /// The field `name`.
     pub fn field(&self, name: &str) -> Option<&StructField> {
         Some(&self.fields()[self.position(name)?])
+    }
+
+    /// The fields that are always encoded, with their positions.
+    fn always(&self) -> impl ExactSizeIterator<Item = (usize, &StructField)> {
+        let inner = self.inner();
+        inner.always.iter().map(|at| (*at, &inner.list[*at]))
+    }
+
+    /// The fields that have a default.
+    pub(crate) fn defaulted(&self) -> impl Iterator<Item = &StructField> {
+        let inner = self.inner();
+        inner.defaulted.iter().map(|at| &inner.list[*at])
+    }
+
+    /// Whether a field of this struct, or of one below it, has a default.
+    pub(crate) fn reaches_default(&self) -> bool {
+        *self
+            .reaches_default
+            .get_or_init(|| self.finds_default(&mut HashSet::new()))
+    }
+
+    fn finds_default(&self, seen: &mut HashSet<*const Struct>) -> bool {
+        if !seen.insert(self) {
+            return false;
+        }
+        let below = |field: &StructField| {
+            let mut ty = &field.ty;
+            while let Some(item) = ty.item() {
+                ty = item;
+            }
+            ty.as_struct().cloned()
+        };
+        !self.inner().defaulted.is_empty()
+            || self
+                .fields()
+                .iter()
+                .filter_map(below)
+                .any(|inner| inner.finds_default(seen))
     }
 
     /// The embedded structs.

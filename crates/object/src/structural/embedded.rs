@@ -3,7 +3,7 @@
 
 use super::Structural;
 use super::node::SchemaNode;
-use crate::decode::decode_part;
+use crate::decode::{decode_part, decode_part_value};
 use crate::kind::NameRule;
 use crate::schema::Struct;
 use crate::validate::{meta, names};
@@ -125,6 +125,10 @@ pub(crate) fn typed(
     metadata: &Value,
     object_meta: &Struct,
 ) -> Result<(Value, Vec<String>), String> {
+    if let Some(mut typed) = decode_part_value(object_meta, metadata.clone()) {
+        super::sort(&mut typed);
+        return Ok((typed, Vec::new()));
+    }
     let mut sorted = metadata.clone();
     super::sort(&mut sorted);
     let text = json::to_string(&sorted);

@@ -290,7 +290,7 @@ async fn a_version_that_needs_a_converter_cannot_be_read_without_waiting_for_it(
 }
 
 #[tokio::test]
-async fn another_version_is_rendered_once_and_remembered() {
+async fn another_version_is_rendered_once_and_cached() {
     for rig in each_store() {
         let (v1, v2, convert) = rig.widgets();
         rig.create(

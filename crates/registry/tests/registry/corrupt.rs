@@ -134,7 +134,7 @@ async fn a_list_fails_at_the_page_that_has_the_record() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_with_an_internal_error_where_it_would_tell_of_the_record() {
+async fn a_watch_ends_with_an_internal_error_at_the_corrupt_record() {
     for rig in each_store() {
         let maps = rig.config_maps();
         let mut watch = rig.watch(&maps, &rig.revision()).await;

@@ -89,7 +89,7 @@ async fn a_generated_name_that_is_taken_is_replaced_by_another() {
 }
 
 #[tokio::test]
-async fn after_eight_generated_names_that_are_taken_the_client_is_asked_to_retry() {
+async fn after_eight_conflicts_of_generated_names_the_client_has_to_retry() {
     for rig in each_store() {
         let maps = rig.config_maps();
         let prefixed = r#"{"metadata":{"generateName":"a-"}}"#;

@@ -127,7 +127,7 @@ async fn a_grace_period_of_zero_is_seen_by_watches_before_the_object_is_gone() {
 }
 
 #[tokio::test]
-async fn propagation_is_said_by_finalizers() {
+async fn propagation_is_recorded_as_finalizers() {
     for (propagation, expected) in [
         (Propagation::Orphan, "orphan"),
         (Propagation::Foreground, "foregroundDeletion"),

@@ -48,7 +48,7 @@ async fn every_page_shows_the_state_of_the_first() {
 }
 
 #[tokio::test]
-async fn a_page_is_filled_with_what_is_selected_and_does_not_say_how_much_is_left() {
+async fn a_page_is_filled_with_selected_objects_and_has_no_remaining_count() {
     for rig in each_store() {
         let maps = rig.config_maps();
         make(&rig, 7).await;
@@ -88,7 +88,7 @@ async fn a_token_of_a_compacted_revision_is_answered_with_one_that_goes_on_now()
 }
 
 #[tokio::test]
-async fn a_list_at_a_version_shows_exactly_that_one_if_asked_to() {
+async fn a_list_with_an_exact_match_shows_that_resource_version() {
     for rig in each_store() {
         let maps = rig.config_maps();
         make(&rig, 2).await;

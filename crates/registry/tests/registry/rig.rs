@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::{Action, Kind, Status, custom, default, schema};
 use mizzen_registry::{
@@ -300,9 +301,12 @@ pub(crate) fn draft(resource: &Resource, text: &str) -> Value {
 struct Edit<F>(F);
 
 impl<F: FnMut(Option<&Value>) -> Value + Send> UpdateFn for Edit<F> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         let new = (self.0)(current);
-        Box::pin(async { Ok(new) })
+        Box::pin(async { Ok(new.into()) })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Changing objects: conflicts, retries, preconditions, parts, dry run.
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Action, Status};
 use mizzen_registry::{BoxFuture, DeleteOptions, Resource, UpdateFn};
 use mizzen_value::Value;
@@ -55,7 +56,10 @@ struct Overtaken<'a> {
 }
 
 impl UpdateFn for Overtaken<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         Box::pin(async move {
             let current = current.unwrap();
             self.n_calls += 1;
@@ -73,7 +77,7 @@ impl UpdateFn for Overtaken<'_> {
                 true => new.entry("metadata").set("resourceVersion", "2"),
                 false => drop(new.entry("metadata").remove("resourceVersion")),
             }
-            Ok(new)
+            Ok(new.into())
         })
     }
 }

@@ -137,7 +137,7 @@ async fn a_deleted_object_keeps_what_looks_like_its_version_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_watch_sees_one_namespace_if_asked_to() {
+async fn a_watch_may_be_limited_to_a_namespace() {
     for rig in each_store() {
         let maps = rig.config_maps();
         let options = WatchOptions {

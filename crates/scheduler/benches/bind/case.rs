@@ -8,12 +8,12 @@ use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::{Server, User};
 use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};
-use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Entry;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{NAMESPACES, NODES, PODS};
 use mizzen_sdk::watch::ListWatch;
-use mizzen_sdk::{Object, Resource};
+use mizzen_sdk::{Object, ResourceType};
 use mizzen_value::{Value, value};
 
 /// The number of concurrent requests while objects are created.
@@ -88,7 +88,7 @@ impl Cluster {
             },
         );
         server.start().await;
-        let api = Api::new(client(&server));
+        let api = DynamicClient::new(client(&server));
         api.create(&NAMESPACES, &value!({"metadata": {"name": "bench"}}))
             .await
             .expect("a namespace");
@@ -149,7 +149,7 @@ async fn many<F: Future<Output = ()> + Send + 'static>(n: usize, make: impl Fn(u
     while tasks.join_next().await.is_some() {}
 }
 
-async fn create(api: Api, of: Resource, object: Value) {
+async fn create(api: DynamicClient, of: ResourceType, object: Value) {
     api.create(&of, &object)
         .await
         .unwrap_or_else(|error| panic!("{error}"));

@@ -85,7 +85,7 @@ pub(super) struct SelectorCounts {
     by_namespace: HashMap<Option<Str>, Vec<usize>>,
     counted: HashMap<usize, PodCounts>,
     next: usize,
-    asked: u64,
+    n_lookups: u64,
 }
 
 impl SelectorCounts {
@@ -95,21 +95,21 @@ impl SelectorCounts {
         matcher: &PodMatcher,
         pods: impl FnOnce(Option<&Str>) -> Vec<(&'a PodInfo, Slot)>,
     ) -> usize {
-        self.asked += 1;
+        self.n_lookups += 1;
         let namespace = matcher.only_namespace().cloned();
         let known = self.by_namespace.get(&namespace).into_iter().flatten();
         let known = known
             .copied()
             .find(|at| self.counted[at].matcher == *matcher);
         if let Some(counted) = known.and_then(|at| self.counted.get_mut(&at)) {
-            counted.used = self.asked;
+            counted.used = self.n_lookups;
             return known.unwrap_or_default();
         }
         let mut counted = PodCounts {
             matcher: matcher.clone(),
             by_slot: Vec::new(),
             total: 0,
-            used: self.asked,
+            used: self.n_lookups,
         };
         for (pod, slot) in pods(namespace.as_ref()) {
             if matcher.matches(pod) {
@@ -159,5 +159,45 @@ impl SelectorCounts {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::samples::pod;
+
+    fn matcher(n: usize) -> PodMatcher {
+        let selector = LabelSelector::parse(&format!("app=a{n}")).expect("a selector");
+        PodMatcher::in_namespace(&"default".into(), &selector)
+    }
+
+    #[test]
+    fn a_selector_that_was_evicted_has_the_same_count_again() {
+        let pod = pod("p", "{metadata: {labels: {app: a0}}}");
+        let mut counts = SelectorCounts::default();
+        for n in 0..3 * MAX_SELECTORS {
+            let at = counts.index_of(&matcher(n), |_| vec![(&pod, 1)]);
+            assert_eq!(counts.at(at).total, u64::from(n == 0));
+            let n_counted = counts.counted.len();
+            assert!(n_counted <= MAX_SELECTORS, "{n_counted}");
+        }
+        let mut is_counted = false;
+        let at = counts.index_of(&matcher(0), |_| {
+            is_counted = true;
+            vec![(&pod, 1)]
+        });
+        assert!(is_counted, "evicted, so counted again");
+        assert_eq!(counts.at(at).count_on(1), 1);
+    }
+
+    #[test]
+    fn a_selector_is_counted_once_and_follows_its_pods() {
+        let pod = pod("p", "{metadata: {labels: {app: a0}}}");
+        let mut counts = SelectorCounts::default();
+        counts.index_of(&matcher(0), |_| vec![(&pod, 0)]);
+        counts.change(&pod, 2, 1);
+        let at = counts.index_of(&matcher(0), |_| panic!("the count is known"));
+        assert_eq!((counts.at(at).count_on(2), counts.at(at).total), (1, 2));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::tolerations::Taint;
+use mizzen_component_helpers::tolerations::Taint;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Str;
 

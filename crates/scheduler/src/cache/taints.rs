@@ -1,7 +1,7 @@
 //! Interned taint lists. Most nodes have one of a few lists, so a pod's tolerations are compared
 //! with lists and not with nodes.
 
-use mizzen_kinds::tolerations::Taint;
+use mizzen_component_helpers::tolerations::Taint;
 
 use crate::HashMap;
 

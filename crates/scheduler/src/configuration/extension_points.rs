@@ -5,12 +5,17 @@ use crate::plugin::Name;
 macro_rules! points {
     ($($point:ident $field:literal),* $(,)?) => {
         /// An extension point of the scheduling framework.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum ExtensionPoint { $($point,)* }
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum ExtensionPoint { $($point,)* }
 
         impl ExtensionPoint {
             /// All extension points, in the order in which upstream reads them.
-            pub(super) const ALL: &[ExtensionPoint] = &[$(ExtensionPoint::$point,)*];
+            pub(crate) const ALL: &[ExtensionPoint] = &[$(ExtensionPoint::$point,)*];
+
+            /// Its name.
+            pub(crate) fn as_str(self) -> &'static str {
+                match self { $(ExtensionPoint::$point => stringify!($point),)* }
+            }
 
             /// Its field in a configuration file.
             pub(super) fn field(self) -> &'static str {
@@ -31,8 +36,13 @@ points! {
 }
 
 impl ExtensionPoint {
+    /// Whether a plugin is measured at this extension point. One out of tree is wherever it runs.
+    pub(crate) fn measures(self, name: Name) -> bool {
+        matches!(name, Name::Custom(_)) || self.is_implemented_by(name)
+    }
+
     /// Whether a plugin implements this extension point.
-    pub(super) fn is_implemented_by(self, name: Name) -> bool {
+    pub(crate) fn is_implemented_by(self, name: Name) -> bool {
         use ExtensionPoint::{
             Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
             Score,
@@ -59,7 +69,8 @@ impl ExtensionPoint {
             Name::NodeResourcesBalancedAllocation => &[PreScore, Score],
             Name::ImageLocality => &[Score],
             Name::DefaultBinder => &[Bind],
-            Name::Extender => &[],
+            // A plugin out of tree says itself which it implements.
+            Name::Extender | Name::Custom(_) => &[],
         };
         points.contains(&self)
     }

@@ -9,11 +9,13 @@ mod validate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_value::{Value, time};
+use mizzen_value::{Value, time, value};
 
 use crate::extender::ExtenderOptions;
+use crate::framework::{Registry, WaitingPods};
 use crate::profile::Profile;
 use crate::queue::BackoffDurations;
+pub(crate) use extension_points::ExtensionPoint;
 use validate::validate;
 
 /// A validated scheduler configuration.
@@ -21,6 +23,7 @@ pub struct Configuration {
     pub(crate) profiles: Vec<Arc<Profile>>,
     pub(crate) extenders: Vec<ExtenderOptions>,
     pub(crate) backoff_durations: BackoffDurations,
+    pub(crate) waiting_pods: WaitingPods,
 }
 
 /// Why a configuration is invalid.
@@ -30,17 +33,36 @@ pub struct ConfigurationError(String);
 
 impl Default for Configuration {
     fn default() -> Configuration {
-        Configuration::from_value(&Value::Null).expect("the default configuration is valid")
+        Configuration::from_value(&Value::Null, &Registry::new())
+            .expect("the default configuration is valid")
     }
 }
 
 impl Configuration {
     /// Decodes and validates a file.
     pub fn parse(text: &[u8]) -> Result<Configuration, ConfigurationError> {
-        Configuration::from_value(&decode::decode(text)?)
+        Configuration::parse_with(text, &Registry::new())
     }
 
-    fn from_value(value: &Value) -> Result<Configuration, ConfigurationError> {
+    /// Decodes and validates a file that may name the plugins of a registry.
+    pub fn parse_with(
+        text: &[u8],
+        registry: &Registry,
+    ) -> Result<Configuration, ConfigurationError> {
+        Configuration::from_value(&decode::decode(text)?, registry)
+    }
+
+    /// The default configuration, with all plugins of a registry at all their extension points.
+    pub fn with_plugins(registry: &Registry) -> Result<Configuration, ConfigurationError> {
+        let enabled: Vec<Value> = registry
+            .names()
+            .map(|name| value!({"name": name}))
+            .collect();
+        let profile = value!({"plugins": {"multiPoint": {"enabled": enabled}}});
+        Configuration::from_value(&value!({"profiles": [profile]}), registry)
+    }
+
+    fn from_value(value: &Value, registry: &Registry) -> Result<Configuration, ConfigurationError> {
         if let Some(problems) = validate(value).aggregate() {
             return Err(ConfigurationError(problems));
         }
@@ -64,13 +86,14 @@ impl Configuration {
             let percentage_of_nodes_to_score =
                 self::percentage_of_nodes_to_score(&one["percentageOfNodesToScore"])
                     .or(percentage_of_nodes_to_score);
-            plugins::decode_profile(
-                one,
-                &format!("profiles[{at}]"),
+            let source = plugins::ProfileSource {
+                value: one,
+                path: format!("profiles[{at}]"),
                 percentage_of_nodes_to_score,
-                &ignored,
-            )
-            .map(Arc::new)
+                ignored: &ignored,
+                registry,
+            };
+            source.decode().map(Arc::new)
         };
         let profiles = profiles
             .iter()
@@ -81,6 +104,7 @@ impl Configuration {
             profiles,
             extenders,
             backoff_durations: backoff_durations(value),
+            waiting_pods: registry.waiting_pods(),
         })
     }
 }

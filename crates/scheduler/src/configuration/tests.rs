@@ -2,10 +2,25 @@
 
 use super::*;
 use crate::plugin::Name;
+use crate::preemption::CandidateLimits;
+use crate::profile::PostFilterPlugin;
 
 fn read(text: &str) -> Result<Configuration, ConfigurationError> {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
     Configuration::parse(format!("{head}{text}").as_bytes())
+}
+
+fn preemption(profile: &Profile) -> Option<CandidateLimits> {
+    let limits = |plugin: &PostFilterPlugin| match plugin {
+        PostFilterPlugin::Preemption(limits) => Some(*limits),
+        _ => None,
+    };
+    profile.post_filters.iter().find_map(limits)
+}
+
+fn deallocates_claims(profile: &Profile) -> bool {
+    let mut plugins = profile.post_filters.iter();
+    plugins.any(|plugin| matches!(plugin, PostFilterPlugin::DeallocateClaims))
 }
 
 #[track_caller]
@@ -29,12 +44,12 @@ fn the_default_configuration_has_one_default_profile() {
         profile
             .scores
             .iter()
-            .map(|(_, weight)| *weight)
+            .map(|(_, _, weight)| *weight)
             .collect::<Vec<_>>(),
         [3, 2, 1, 2, 2, 2, 1, 1]
     );
     assert!(
-        profile.scheduling_gates && profile.preemption.is_some() && profile.filters.len() >= 13
+        profile.scheduling_gates && preemption(profile).is_some() && profile.filters.len() >= 13
     );
 }
 
@@ -53,11 +68,11 @@ fn profiles_have_their_own_plugins() {
         profiles[1]
             .scores
             .iter()
-            .map(|(_, weight)| *weight)
+            .map(|(_, _, weight)| *weight)
             .collect::<Vec<_>>(),
         [7]
     );
-    assert!(profiles[1].preemption.is_none() && !profiles[1].deallocates_claims);
+    assert!(preemption(&profiles[1]).is_none() && !deallocates_claims(&profiles[1]));
 }
 
 #[test]
@@ -86,7 +101,7 @@ fn plugin_args_reach_their_plugins() {
         configuration.backoff_durations.initial,
         Duration::from_secs(2)
     );
-    let candidate_limits = configuration.profiles[0].preemption.unwrap();
+    let candidate_limits = preemption(&configuration.profiles[0]).unwrap();
     assert_eq!(
         (
             candidate_limits.min_percentage,
@@ -362,11 +377,11 @@ fn a_plugin_can_be_disabled_at_one_extension_point() {
         configuration.profiles[0].clone()
     };
     let standard = profile("filter: {disabled: [{name: Unheard}]}");
-    assert!(standard.awaits_claims && standard.deallocates_claims && standard.scheduling_gates);
+    assert!(standard.awaits_claims && deallocates_claims(&standard) && standard.scheduling_gates);
     let off = profile("preEnqueue: {disabled: [{name: '*'}]}");
-    assert!(!off.awaits_claims && off.deallocates_claims && !off.scheduling_gates);
+    assert!(!off.awaits_claims && deallocates_claims(&off) && !off.scheduling_gates);
     let off = profile("postFilter: {disabled: [{name: DynamicResources}]}");
-    assert!(off.awaits_claims && !off.deallocates_claims && off.preemption.is_some());
+    assert!(off.awaits_claims && !deallocates_claims(&off) && preemption(&off).is_some());
     // A plugin that is disabled at Filter still runs PreFilter, unless that is disabled as well.
     let looks = profile("filter: {disabled: [{name: NodePorts}]}");
     assert_eq!(filters(&looks).last(), Some(&Name::NodePorts));

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use mizzen_kinds::resource_names::is_extended;
+use mizzen_component_helpers::resource_names::is_extended;
 use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use mizzen_value::Str;
+use tokio::time::Instant;
 
 use super::diagnosis::Diagnosis;
 use crate::cache::{NodeInfo, Slot};
 use crate::cluster_state::ClusterState;
+use crate::configuration::ExtensionPoint;
+use crate::framework;
+use crate::framework_metrics::{FrameworkMetrics, StatusCode};
 use crate::model::PodInfo;
 use crate::plugin::{Name, NodeFilter, PluginNames, PreFilterResult, Reasons, Rejection};
 use crate::profile::Profile;
@@ -19,23 +23,38 @@ const MIN_FEASIBLE_NODES: usize = 100;
 const MIN_FEASIBLE_PERCENTAGE: usize = 5;
 
 /// What the plugins keep about a pod during one scheduling cycle (upstream: CycleState).
-#[derive(Default)]
 pub(crate) struct CycleState {
-    pub filters: Vec<Box<dyn NodeFilter>>,
+    pub filters: Vec<(Name, Box<dyn NodeFilter>)>,
     /// The only nodes to try, if PreFilter narrowed them down.
     pub only_nodes: Option<Vec<Slot>>,
     /// The plugins whose PreFilter ran.
     pub pre_filtered: PluginNames,
+    metrics: Arc<FrameworkMetrics>,
+    /// Whether plugins are timed in this cycle.
+    is_sampled: bool,
 }
 
 impl CycleState {
     pub(crate) fn copy(&self) -> CycleState {
-        let filters = self.filters.iter().map(|filter| filter.copy()).collect();
+        let filters = self.filters.iter();
         CycleState {
-            filters,
+            filters: filters.map(|(name, one)| (*name, one.copy())).collect(),
             only_nodes: self.only_nodes.clone(),
             pre_filtered: self.pre_filtered,
+            metrics: self.metrics.clone(),
+            is_sampled: self.is_sampled,
         }
+    }
+
+    /// What a plugin out of tree keeps about the pod; empty if it has neither PreFilter nor Filter.
+    pub(crate) fn custom_state(&self, name: Name) -> framework::CycleState {
+        let states = self.filters.iter();
+        let states = states.filter_map(|(_, filter)| filter.custom_state());
+        let mut states = states.filter(|(plugin, _)| *plugin == name);
+        states
+            .next()
+            .map(|(_, state)| state.clone())
+            .unwrap_or_default()
     }
 
     /// Adds a pod to a simulated node, or removes it (upstream: PreFilterExtensions AddPod,
@@ -49,14 +68,39 @@ impl CycleState {
     ) {
         self.filters
             .iter_mut()
-            .for_each(|filter| filter.simulate_pod(pod, node, by, cluster));
+            .for_each(|(_, filter)| filter.simulate_pod(pod, node, by, cluster));
+    }
+
+    /// Runs a plugin, and in a sampled cycle observes how long it took.
+    pub(super) fn run_plugin<T>(
+        &self,
+        name: Name,
+        point: ExtensionPoint,
+        run: impl FnOnce() -> T,
+        code: impl FnOnce(&T) -> StatusCode,
+    ) -> T {
+        if !self.is_sampled || !point.measures(name) {
+            return run();
+        }
+        let started = Instant::now();
+        let result = run();
+        let code = code(&result);
+        self.metrics
+            .observe_plugin(name, point, code, started.elapsed());
+        result
     }
 
     /// Runs all filters on a node. `None` if the pod fits.
     pub(crate) fn run_filters(&self, node: &NodeInfo, cluster: &ClusterState) -> Option<Rejection> {
-        self.filters
-            .iter()
-            .find_map(|filter| filter.filter(node, cluster))
+        let code = |rejection: &Option<Rejection>| {
+            let rejection = rejection.as_ref();
+            rejection.map_or(StatusCode::Success, Rejection::code)
+        };
+        self.filters.iter().find_map(|(name, filter)| {
+            self.metrics.count(*name, ExtensionPoint::Filter, 1);
+            let run = || filter.filter(node, cluster);
+            self.run_plugin(*name, ExtensionPoint::Filter, run, code)
+        })
     }
 
     /// The steps to run before the pod is bound to a node.
@@ -65,12 +109,16 @@ impl CycleState {
         node: &NodeInfo,
         cluster: &ClusterState,
     ) -> Result<Vec<PreBindStep>, String> {
-        let steps = self
-            .filters
-            .iter()
-            .map(|filter| filter.reserve(node, cluster))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(steps.into_iter().flatten().collect())
+        let started = Instant::now();
+        let steps = self.filters.iter().map(|(name, filter)| {
+            let run = || filter.reserve(node, cluster);
+            self.run_plugin(*name, ExtensionPoint::Reserve, run, StatusCode::of_result)
+        });
+        let steps = steps.collect::<Result<Vec<_>, _>>();
+        let code = StatusCode::of_result(&steps);
+        self.metrics
+            .observe_point(ExtensionPoint::Reserve, code, started.elapsed());
+        Ok(steps?.into_iter().flatten().collect())
     }
 }
 
@@ -82,16 +130,49 @@ pub(crate) fn run_pre_filters(
     cluster: &mut ClusterState,
     diagnosis: &mut Diagnosis,
 ) -> Result<CycleState, String> {
-    let (mut state, mut named, mut rejection) =
-        (CycleState::default(), PreFilteredNodes::default(), None);
+    let started = Instant::now();
+    let state = pre_filter_with_plugins(profile, pod, cluster, diagnosis);
+    let code = match (&state, &diagnosis.untried) {
+        (Err(_), _) => StatusCode::Error,
+        (Ok(state), Some(rejection)) if state.only_nodes.is_none() => rejection.code(),
+        _ => StatusCode::Success,
+    };
+    profile
+        .metrics
+        .observe_point(ExtensionPoint::PreFilter, code, started.elapsed());
+    state
+}
+
+fn pre_filter_with_plugins(
+    profile: &Profile,
+    pod: &Arc<PodInfo>,
+    cluster: &mut ClusterState,
+    diagnosis: &mut Diagnosis,
+) -> Result<CycleState, String> {
+    let mut state = CycleState {
+        metrics: profile.metrics.clone(),
+        is_sampled: profile.metrics.samples_next_cycle(),
+        filters: Vec::new(),
+        only_nodes: None,
+        pre_filtered: PluginNames::default(),
+    };
+    let (mut named, mut rejection) = (PreFilteredNodes::default(), None);
     for filter in &profile.filters {
-        state.pre_filtered.insert(filter.name());
-        match filter.pre_filter(pod, cluster) {
+        let name = filter.name();
+        state.pre_filtered.insert(name);
+        let point = ExtensionPoint::PreFilter;
+        let run = || filter.pre_filter(pod, cluster);
+        let result = state.run_plugin(name, point, run, PreFilterResult::code);
+        // Kubernetes: a plugin that skips itself is not counted (instrumented_plugins.go).
+        if point.measures(name) && result.code() != StatusCode::Skip {
+            profile.metrics.count(name, point, 1);
+        }
+        match result {
             PreFilterResult::Skip => {}
-            PreFilterResult::Filter(check) => state.filters.push(check),
+            PreFilterResult::Filter(check) => state.filters.push((name, check)),
             PreFilterResult::FilterOnly(names, check) => {
-                state.filters.push(check);
-                if let Some(rejection) = named.intersect(filter.name(), names) {
+                state.filters.push((name, check));
+                if let Some(rejection) = named.intersect(name, names) {
                     return Ok(reject_all_nodes(diagnosis, state, named.by, rejection));
                 }
             }
@@ -106,10 +187,7 @@ pub(crate) fn run_pre_filters(
             }
             PreFilterResult::Reject(now) => rejection = Some(now),
             PreFilterResult::Error(error) => {
-                return Err(format!(
-                    "running PreFilter plugin \"{}\": {error}",
-                    filter.name()
-                ));
+                return Err(format!("running PreFilter plugin \"{name}\": {error}"));
             }
         }
     }

@@ -101,23 +101,27 @@ impl Extender {
                 failed: Vec::new(),
             });
         }
-        let answer = self
+        let response = self
             .client
             .post(&self.options.filter, &self.arguments(pod, nodes))
             .await?;
-        let error = field(&answer, "error").str();
+        let error = field(&response, "error").str();
         if !error.is_empty() {
             return Err(error.into());
         }
-        self.filter_result(&answer, &names())
+        self.filter_result(&response, &names())
     }
 
-    fn filter_result(&self, answer: &Value, names: &[Str]) -> Result<ExtenderFilterResult, String> {
-        let listed = field(answer, "nodenames")
+    fn filter_result(
+        &self,
+        response: &Value,
+        names: &[Str],
+    ) -> Result<ExtenderFilterResult, String> {
+        let listed = field(response, "nodenames")
             .list()
             .iter()
             .map(|name| Str::from(name.str()));
-        let items = field(field(answer, "nodes"), "items").list().iter();
+        let items = field(field(response, "nodes"), "items").list().iter();
         let items = items.map(|node| Str::from(node["metadata"]["name"].str()));
         let nodes_left: Vec<Str> = if self.options.node_cache_capable {
             listed.collect()
@@ -131,8 +135,8 @@ impl Extender {
             ));
         }
         let (forever, now) = (
-            field(answer, "failedandunresolvablenodes"),
-            field(answer, "failednodes"),
+            field(response, "failedandunresolvablenodes"),
+            field(response, "failednodes"),
         );
         let text = |(name, why): (&str, &Value), resolvable| {
             (Str::from(name), why.str().to_string(), resolvable)
@@ -157,7 +161,7 @@ impl Extender {
         if self.options.prioritize.is_empty() {
             return Ok(Vec::new());
         }
-        let answer = self
+        let response = self
             .client
             .post(&self.options.prioritize, &self.arguments(pod, nodes))
             .await?;
@@ -167,7 +171,7 @@ impl Extender {
                 field(one, "score").int() * self.options.weight,
             )
         };
-        Ok(answer.list().iter().map(score).collect())
+        Ok(response.list().iter().map(score).collect())
     }
 
     /// The victims that it accepts.
@@ -195,7 +199,7 @@ impl Extender {
         };
         let mut arguments = value!({"Pod": (pod.0.clone())});
         arguments.set(key, by_node);
-        let answer = self.client.post(&self.options.preempt, &arguments).await?;
+        let response = self.client.post(&self.options.preempt, &arguments).await?;
         let uids = |victims: &Value| -> Vec<Str> {
             field(victims, "pods")
                 .list()
@@ -203,7 +207,7 @@ impl Extender {
                 .map(|pod| field(pod, "uid").str().into())
                 .collect()
         };
-        let nodes = field(&answer, "nodenametometavictims").entries();
+        let nodes = field(&response, "nodenametometavictims").entries();
         Ok(nodes
             .map(|(node, it)| (node.into(), uids(it), field(it, "numpdbviolations").int()))
             .collect())
@@ -219,8 +223,8 @@ impl Extender {
         } = pod;
         let arguments =
             value!({"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node});
-        let answer = self.client.post(&self.options.bind, &arguments).await?;
-        match field(&answer, "error").str() {
+        let response = self.client.post(&self.options.bind, &arguments).await?;
+        match field(&response, "error").str() {
             "" => Ok(()),
             error => Err(error.into()),
         }
@@ -238,9 +242,9 @@ impl Extender {
 }
 
 /// A member of a response. As in Go, names are compared without regard to case.
-fn field<'a>(answer: &'a Value, name: &str) -> &'a Value {
+fn field<'a>(response: &'a Value, name: &str) -> &'a Value {
     static NULL: Value = Value::Null;
-    answer
+    response
         .entries()
         .find(|(key, _)| key.eq_ignore_ascii_case(name))
         .map_or(&NULL, |(_, value)| value)

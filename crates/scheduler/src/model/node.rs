@@ -1,6 +1,6 @@
 //! A node, parsed.
 
-use mizzen_kinds::tolerations::Taint;
+use mizzen_component_helpers::tolerations::Taint;
 use mizzen_value::{Str, Value};
 
 use super::labels::Labels;

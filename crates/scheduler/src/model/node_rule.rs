@@ -1,7 +1,7 @@
 //! Required node affinity: node selector and node affinity of a pod, or the node selector of a
 //! volume or device.
 
-use mizzen_kinds::node_affinity::{RequiredNodeAffinity, required};
+use mizzen_component_helpers::node_affinity::{RequiredNodeAffinity, required};
 use mizzen_value::{Str, Value, json};
 
 use super::labels::Labels;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::host_ports::HostPort;
-use mizzen_kinds::node_affinity::NodeSelectorTerm;
-use mizzen_kinds::pod_state::is_terminal;
-use mizzen_kinds::tolerations::Toleration;
+use mizzen_component_helpers::host_ports::HostPort;
+use mizzen_component_helpers::node_affinity::NodeSelectorTerm;
+use mizzen_component_helpers::pod_state::is_terminal;
+use mizzen_component_helpers::tolerations::Toleration;
 use mizzen_object::condition::find;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::{Key, Object};

@@ -1,6 +1,6 @@
 //! The resource requests of a pod.
 
-use mizzen_kinds::pod_resources::{PodResourcesOptions, ResourceList, pod_requests};
+use mizzen_component_helpers::pod_resources::{PodResourcesOptions, ResourceList, pod_requests};
 use mizzen_value::Value;
 
 use super::resources::ResourceAmounts;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_asks_for_nothing_is_assumed_to_need_something() {
+    fn a_container_without_requests_has_default_requests() {
         check(
             r#"{"spec":{"containers":[{},{"resources":{"requests":{"cpu":"0"}}}]}}"#,
             0,

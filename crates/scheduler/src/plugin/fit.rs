@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::resource_names::is_extended;
+use mizzen_component_helpers::resource_names::is_extended;
 use mizzen_value::Str;
 
 use super::scoring_strategy::ScoringStrategy;

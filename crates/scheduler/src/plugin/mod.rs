@@ -33,6 +33,8 @@ use mizzen_value::Str;
 use crate::cache::{NodeInfo, Slot};
 use crate::cluster_event::ClusterEvent;
 use crate::cluster_state::ClusterState;
+use crate::framework;
+use crate::framework_metrics::StatusCode;
 use crate::model::PodInfo;
 use crate::reserve::PreBindStep;
 
@@ -115,6 +117,14 @@ impl Rejection {
         }
     }
 
+    pub(crate) fn code(&self) -> StatusCode {
+        match self.reasons {
+            Reasons::Error(_) => StatusCode::Error,
+            _ if self.resolvable => StatusCode::Unschedulable,
+            _ => StatusCode::UnschedulableAndUnresolvable,
+        }
+    }
+
     /// An internal error of a plugin.
     pub(crate) fn error(plugin: Name, error: impl Into<Text>) -> Rejection {
         Rejection {
@@ -137,6 +147,17 @@ pub(crate) enum PreFilterResult {
     Reject(Rejection),
     /// An internal error; the pod is retried.
     Error(String),
+}
+
+impl PreFilterResult {
+    pub(crate) fn code(&self) -> StatusCode {
+        match self {
+            PreFilterResult::Skip => StatusCode::Skip,
+            PreFilterResult::Filter(_) | PreFilterResult::FilterOnly(..) => StatusCode::Success,
+            PreFilterResult::Reject(rejection) => rejection.code(),
+            PreFilterResult::Error(_) => StatusCode::Error,
+        }
+    }
 }
 
 /// A plugin at PreFilter and Filter.
@@ -165,6 +186,11 @@ pub(crate) trait NodeFilter: Send + Sync {
 
     /// A copy for a simulation.
     fn copy(&self) -> Box<dyn NodeFilter>;
+
+    /// The state of a plugin out of tree.
+    fn custom_state(&self) -> Option<(Name, &framework::CycleState)> {
+        None
+    }
 }
 
 /// A plugin at PreScore and Score.

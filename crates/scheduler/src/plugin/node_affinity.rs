@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::node_affinity::NodeSelectorTerm;
+use mizzen_component_helpers::node_affinity::NodeSelectorTerm;
 use mizzen_value::Value;
 
 use super::normalize::normalize;
@@ -101,10 +101,10 @@ impl FilterPlugin for NodeAffinity {
 
 impl NodeFilter for NodeAffinityFilter {
     fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
-        let refuses = |answers: &Option<Box<[bool]>>| {
-            answers
+        let refuses = |matches: &Option<Box<[bool]>>| {
+            matches
                 .as_ref()
-                .is_some_and(|answers| answers.get(node.slot as usize) != Some(&true))
+                .is_some_and(|matches| matches.get(node.slot as usize) != Some(&true))
         };
         let refuse = |reason| Some(Rejection::unresolvable(Name::NodeAffinity, reason));
         if refuses(&self.added) {

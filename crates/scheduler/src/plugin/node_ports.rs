@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::host_ports::HostPort;
+use mizzen_component_helpers::host_ports::HostPort;
 
 use super::{FilterPlugin, Name, NodeFilter, PreFilterResult, Rejection};
 use crate::cache::NodeInfo;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::tolerations::{Taint, any_tolerates};
+use mizzen_component_helpers::tolerations::{Taint, any_tolerates};
 
 use super::{FilterPlugin, Name, NodeFilter, PreFilterResult, Rejection};
 use crate::cache::NodeInfo;

@@ -2,19 +2,32 @@
 
 use std::fmt;
 
+use parking_lot::RwLock;
+
+/// The names of plugins out of tree, for the life of the process: a [`Name`] stays a small number.
+static CUSTOM_NAMES: RwLock<Vec<&str>> = RwLock::new(Vec::new());
+
 macro_rules! names {
     ($($name:ident),* $(,)?) => {
-        /// An in-tree plugin.
+        /// A plugin.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(clippy::enum_variant_names, reason = "upstream's names")]
-        pub(crate) enum Name { $($name,)* }
+        pub(crate) enum Name {
+            $($name,)*
+            /// Out of tree: its place in [`CUSTOM_NAMES`].
+            Custom(u8),
+        }
 
         impl Name {
-            pub(crate) const ALL: &[Name] = &[$(Name::$name,)*];
+            /// The plugins in tree.
+            const IN_TREE: &[Name] = &[$(Name::$name,)*];
 
             /// Its name in configuration files and messages.
             pub(crate) fn as_str(self) -> &'static str {
-                match self { $(Name::$name => stringify!($name),)* }
+                match self {
+                    $(Name::$name => stringify!($name),)*
+                    Name::Custom(place) => CUSTOM_NAMES.read()[usize::from(place)],
+                }
             }
         }
     };
@@ -27,8 +40,52 @@ names! {
 }
 
 impl Name {
+    /// The number of plugins out of tree that a process may have.
+    pub(crate) const MAX_CUSTOM: usize = Name::MAX - Name::IN_TREE.len();
+
+    /// The number of all plugins that a process may have.
+    pub(crate) const MAX: usize = u64::BITS as usize;
+
+    /// The name of a plugin out of tree. `None` if the process has too many of them.
+    pub(crate) fn register(name: &str) -> Option<Name> {
+        let mut names = CUSTOM_NAMES.write();
+        let place = names.iter().position(|known| *known == name);
+        let place = place.unwrap_or(names.len());
+        if place == names.len() {
+            if place == Name::MAX_CUSTOM {
+                return None;
+            }
+            names.push(String::from(name).leak());
+        }
+        u8::try_from(place).ok().map(Name::Custom)
+    }
+
+    /// All plugins of the process, in tree first.
+    pub(crate) fn all() -> impl Iterator<Item = Name> {
+        let n_custom = CUSTOM_NAMES.read().len() as u8;
+        let in_tree = Name::IN_TREE.iter().copied();
+        in_tree.chain((0..n_custom).map(Name::Custom))
+    }
+
+    /// Its place among all plugins: less than the bits of [`PluginNames`].
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Name::Custom(place) => Name::IN_TREE.len() + usize::from(place),
+            name => Name::IN_TREE
+                .iter()
+                .position(|known| *known == name)
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Its bit in [`PluginNames`].
+    fn bit(self) -> u64 {
+        1 << self.index()
+    }
+
+    /// The name of a plugin in tree.
     pub(crate) fn parse(name: &str) -> Option<Name> {
-        Name::ALL
+        Name::IN_TREE
             .iter()
             .copied()
             .find(|known| *known != Name::Extender && known.as_str() == name)
@@ -43,19 +100,19 @@ impl fmt::Display for Name {
 
 /// A set of plugins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct PluginNames(u32);
+pub(crate) struct PluginNames(u64);
 
 impl PluginNames {
     pub(crate) fn insert(&mut self, name: Name) {
-        self.0 |= 1 << name as u32;
+        self.0 |= name.bit();
     }
 
     pub(crate) fn has(self, name: Name) -> bool {
-        self.0 & (1 << name as u32) != 0
+        self.0 & name.bit() != 0
     }
 
     pub(crate) fn all() -> PluginNames {
-        Name::ALL.iter().copied().collect()
+        Name::all().collect()
     }
 
     /// Whether both have one in common.
@@ -69,11 +126,8 @@ impl PluginNames {
 
     /// The names in alphabetical order, as Go prints a slice.
     pub(crate) fn go_text(self) -> String {
-        let mut names: Vec<&str> = Name::ALL
-            .iter()
-            .filter(|name| self.has(**name))
-            .map(|name| name.as_str())
-            .collect();
+        let names = Name::all().filter(|name| self.has(*name));
+        let mut names: Vec<&str> = names.map(Name::as_str).collect();
         names.sort_unstable();
         format!("[{}]", names.join(" "))
     }

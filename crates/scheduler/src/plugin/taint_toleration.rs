@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates, first_untolerated};
+use mizzen_component_helpers::tolerations::{Taint, Toleration, any_tolerates, first_untolerated};
 
 use super::normalize::normalize;
 use super::{FilterPlugin, Name, NodeFilter, NodeScorer, PreFilterResult, Rejection, ScorePlugin};

@@ -56,7 +56,7 @@ impl FilterPlugin for VolumeLimits {
                 let uses = |name: &str| pod.volumes.claims.iter().any(|one| one.name == name);
                 claim.namespace() == pod.namespace && uses(claim.name())
             }
-            ClusterEvent::VolumeAttachment { new: None } => {
+            ClusterEvent::VolumeAttachment { new: None, .. } => {
                 pod.volumes.claims.iter().any(|claim| !claim.ephemeral)
             }
             _ => false,

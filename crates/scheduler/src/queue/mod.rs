@@ -30,6 +30,18 @@ const BACKOFF_WINDOW: Duration = Duration::from_secs(1);
 /// How often `delays.unschedulable` is checked.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Why a pod enters a sub-queue, if no cluster event is the cause (upstream: framework/events.go).
+const UNSCHEDULED_POD_ADD: &str = "UnschedulablePodAdd";
+const SCHEDULE_ATTEMPT_FAILURE: &str = "ScheduleAttemptFailure";
+const BACKOFF_COMPLETE: &str = "BackoffComplete";
+const POP_FROM_BACKOFF_Q: &str = "PopFromBackoffQ";
+const FORCE_ACTIVATE: &str = "ForceActivate";
+const UNSCHEDULABLE_TIMEOUT: &str = "UnschedulableTimeout";
+const ASSIGNED_POD_DELETE: &str = "AssignedPodDelete";
+
+/// How often pods entered a sub-queue, by the sub-queue and the event.
+pub(crate) type IncomingPods = BTreeMap<(&'static str, &'static str), u64>;
+
 /// How long pods wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackoffDurations {
@@ -65,6 +77,7 @@ pub(crate) struct SchedulingQueue {
     /// Unschedulable pods, by the plugins that rejected them.
     unschedulable: HashMap<PluginNames, HashSet<Str>>,
     pub nominated: Nominator,
+    incoming: IncomingPods,
     delays: BackoffDurations,
     origin: Instant,
     next_flush: Instant,
@@ -90,6 +103,7 @@ impl SchedulingQueue {
             error_backoff: BTreeSet::new(),
             unschedulable: HashMap::default(),
             nominated: Nominator::default(),
+            incoming: IncomingPods::new(),
             delays,
             origin,
             next_flush: origin + FLUSH_INTERVAL,
@@ -110,17 +124,18 @@ impl SchedulingQueue {
         }
     }
 
+    pub(crate) fn incoming(&self) -> &IncomingPods {
+        &self.incoming
+    }
+
     /// Unschedulable pods by the plugin that rejected them and by profile.
     pub(crate) fn unschedulable_by_plugin(&self) -> BTreeMap<(Name, Str), usize> {
         let mut counts = BTreeMap::new();
         for (unschedulable_plugins, uids) in &self.unschedulable {
             let profiles = uids.iter().filter_map(|uid| self.pods.get(uid));
             for profile in profiles.map(|queued_pod| &queued_pod.pod.scheduler) {
-                for name in Name::ALL
-                    .iter()
-                    .filter(|name| unschedulable_plugins.has(**name))
-                {
-                    *counts.entry((*name, profile.clone())).or_default() += 1;
+                for name in Name::all().filter(|name| unschedulable_plugins.has(*name)) {
+                    *counts.entry((name, profile.clone())).or_default() += 1;
                 }
             }
         }
@@ -137,17 +152,23 @@ impl SchedulingQueue {
         self.nominated.add(&pod, None);
         self.sequence += 1;
         let queued_pod = QueuedPodInfo::new(pod, Instant::now(), self.sequence);
-        self.enqueue(queued_pod, gating_plugin);
+        self.enqueue(queued_pod, gating_plugin, UNSCHEDULED_POD_ADD);
     }
 
     /// Moves a pod to activeQ, or keeps it unschedulable if PreEnqueue rejects it.
-    fn enqueue(&mut self, mut queued_pod: QueuedPodInfo, gating_plugin: Option<Name>) {
+    fn enqueue(
+        &mut self,
+        mut queued_pod: QueuedPodInfo,
+        gating_plugin: Option<Name>,
+        event: &'static str,
+    ) {
         queued_pod.gating_plugin = gating_plugin;
         if let Some(name) = gating_plugin {
             queued_pod.unschedulable_plugins.insert(name);
-            self.insert_entry(queued_pod, SubQueue::Unschedulable);
+            queued_pod.was_flushed = false;
+            self.insert_incoming(queued_pod, SubQueue::Unschedulable, event);
         } else {
-            self.insert_entry(queued_pod, SubQueue::Active);
+            self.insert_incoming(queued_pod, SubQueue::Active, event);
         }
     }
 
@@ -173,6 +194,9 @@ impl SchedulingQueue {
         let early = || self.backoff.first().map(|(_, order)| order);
         let uid = self.active.first().or_else(early)?.uid.clone();
         let mut queued_pod = self.remove_entry(&uid)?;
+        if queued_pod.queue_name != SubQueue::Active {
+            self.count_incoming("active", POP_FROM_BACKOFF_Q);
+        }
         queued_pod.attempts += 1;
         queued_pod.first_attempt.get_or_insert_with(Instant::now);
         Some(queued_pod)
@@ -187,22 +211,25 @@ impl SchedulingQueue {
     ) {
         queued_pod.unschedulable_plugins = unschedulable_plugins;
         queued_pod.since = Instant::now();
+        queued_pod.was_flushed = false;
         if unschedulable_plugins.is_empty() {
             queued_pod.n_errors += 1;
             let queue_name = self.backoff_queue(&queued_pod);
-            self.insert_entry(queued_pod, queue_name);
+            self.insert_incoming(queued_pod, queue_name, SCHEDULE_ATTEMPT_FAILURE);
         } else {
             queued_pod.n_failures += 1;
             queued_pod.n_errors = 0;
-            self.insert_entry(queued_pod, SubQueue::Unschedulable);
+            let queue_name = SubQueue::Unschedulable;
+            self.insert_incoming(queued_pod, queue_name, SCHEDULE_ATTEMPT_FAILURE);
         }
     }
 
-    /// Requeues the pods for which an event may help. Only pods that one of `registered_plugins`
+    /// Requeues the pods for which `event` may help. Only pods that one of `registered_plugins`
     /// rejected are looked at; `helps` evaluates the queueing hints of a pod's rejecting plugins;
     /// `gating_plugin` runs PreEnqueue.
     pub(crate) fn move_all_to_active_or_backoff(
         &mut self,
+        event: &'static str,
         registered_plugins: PluginNames,
         helps: impl Fn(&PodInfo, PluginNames) -> bool,
         gating_plugin: impl Fn(&PodInfo) -> Option<Name>,
@@ -226,12 +253,12 @@ impl SchedulingQueue {
                 .pods
                 .get(&uid)
                 .and_then(|queued_pod| gating_plugin(&queued_pod.pod));
-            self.requeue(&uid, gating_plugin);
+            self.requeue(&uid, gating_plugin, event);
         }
     }
 
     /// Requeues one pod; it is retried when its back-off ends.
-    pub(crate) fn requeue(&mut self, uid: &str, gating_plugin: Option<Name>) {
+    fn requeue(&mut self, uid: &str, gating_plugin: Option<Name>, event: &'static str) {
         let Some(mut queued_pod) = self.remove_entry(uid) else {
             return;
         };
@@ -241,21 +268,21 @@ impl SchedulingQueue {
         }
         let queue_name = self.backoff_queue(&queued_pod);
         match queue_name {
-            _ if gating_plugin.is_some() => self.enqueue(queued_pod, gating_plugin),
+            _ if gating_plugin.is_some() => self.enqueue(queued_pod, gating_plugin, event),
             SubQueue::Backoff(until) | SubQueue::ErrorBackoff(until)
                 if self.is_backing_off(until) =>
             {
                 queued_pod.gating_plugin = None;
-                self.insert_entry(queued_pod, queue_name);
+                self.insert_incoming(queued_pod, queue_name, event);
             }
-            _ => self.enqueue(queued_pod, None),
+            _ => self.enqueue(queued_pod, None, event),
         }
     }
 
     /// Moves a pod to activeQ at once.
-    pub(crate) fn activate(&mut self, uid: &str, gating_plugin: Option<Name>) {
+    fn activate(&mut self, uid: &str, gating_plugin: Option<Name>, event: &'static str) {
         if let Some(queued_pod) = self.remove_entry(uid) {
-            self.enqueue(queued_pod, gating_plugin);
+            self.enqueue(queued_pod, gating_plugin, event);
         }
     }
 
@@ -275,9 +302,9 @@ impl SchedulingQueue {
         queued_pod.is_held = false;
         let was_requeued = std::mem::take(&mut queued_pod.was_requeued);
         if !preempted {
-            self.activate(uid, None);
+            self.activate(uid, None, FORCE_ACTIVATE);
         } else if was_requeued {
-            self.requeue(uid, None);
+            self.requeue(uid, None, ASSIGNED_POD_DELETE);
         }
     }
 
@@ -289,7 +316,7 @@ impl SchedulingQueue {
                     .pods
                     .get(&uid)
                     .and_then(|queued_pod| gating_plugin(&queued_pod.pod));
-                self.activate(&uid, gating_plugin);
+                self.activate(&uid, gating_plugin, BACKOFF_COMPLETE);
             }
         }
         let now = Instant::now();
@@ -315,6 +342,7 @@ impl SchedulingQueue {
             .filter(stale)
             .map(|queued_pod| {
                 queued_pod.flushed = now;
+                queued_pod.was_flushed = true;
                 queued_pod.pod.uid.clone()
             })
             .collect();
@@ -323,7 +351,7 @@ impl SchedulingQueue {
                 .pods
                 .get(&uid)
                 .and_then(|queued_pod| gating_plugin(&queued_pod.pod));
-            self.requeue(&uid, gating_plugin);
+            self.requeue(&uid, gating_plugin, UNSCHEDULABLE_TIMEOUT);
         }
     }
 
@@ -391,6 +419,26 @@ impl SchedulingQueue {
             + Duration::from_secs(
                 since.as_secs() / BACKOFF_WINDOW.as_secs() * BACKOFF_WINDOW.as_secs(),
             )
+    }
+
+    /// Inserts a pod that enters a sub-queue because of `event`.
+    fn insert_incoming(
+        &mut self,
+        queued_pod: QueuedPodInfo,
+        queue_name: SubQueue,
+        event: &'static str,
+    ) {
+        let label = match queue_name {
+            SubQueue::Active => "active",
+            SubQueue::Backoff(_) | SubQueue::ErrorBackoff(_) => "backoff",
+            SubQueue::Unschedulable => "unschedulable",
+        };
+        self.count_incoming(label, event);
+        self.insert_entry(queued_pod, queue_name);
+    }
+
+    fn count_incoming(&mut self, queue: &'static str, event: &'static str) {
+        *self.incoming.entry((queue, event)).or_default() += 1;
     }
 
     fn insert_entry(&mut self, mut queued_pod: QueuedPodInfo, queue_name: SubQueue) {

@@ -40,6 +40,8 @@ pub(crate) struct QueuedPodInfo {
     pub(super) since: Instant,
     /// When its timeout ended last.
     pub(super) flushed: Instant,
+    /// Whether it is queued because its timeout ended.
+    pub was_flushed: bool,
     sequence: u64,
     /// The number of attempts.
     pub attempts: u32,
@@ -65,6 +67,7 @@ impl QueuedPodInfo {
             queue_name: SubQueue::Active,
             since: now,
             flushed: now,
+            was_flushed: false,
             sequence,
             attempts: 0,
             first_attempt: None,

@@ -43,9 +43,10 @@ async fn an_unschedulable_pod_waits_for_a_hint_that_queues_it() {
     let queued_pod = queue.pop().unwrap();
     queue.add_unschedulable(queued_pod, rejected());
     assert_eq!(pop(&mut queue), None);
-    queue.move_all_to_active_or_backoff(PluginNames::all(), |_, _| false, |_| None);
+    queue.move_all_to_active_or_backoff("NodeAdd", PluginNames::all(), |_, _| false, |_| None);
     assert_eq!(pop(&mut queue), None);
     queue.move_all_to_active_or_backoff(
+        "NodeAdd",
         PluginNames::all(),
         |_, unschedulable_plugins| unschedulable_plugins == rejected(),
         |_| None,
@@ -60,7 +61,7 @@ async fn a_pod_in_back_off_comes_after_active_pods() {
     queue.add(pod("a", 100), None);
     let queued_pod = queue.pop().unwrap();
     queue.add_unschedulable(queued_pod, rejected());
-    queue.move_all_to_active_or_backoff(PluginNames::all(), |_, _| true, |_| None);
+    queue.move_all_to_active_or_backoff("NodeAdd", PluginNames::all(), |_, _| true, |_| None);
     queue.add(pod("b", 0), None);
     assert_eq!(pop(&mut queue).as_deref(), Some("b"));
     queue.add(pod("c", 0), None);
@@ -105,12 +106,14 @@ async fn a_scheduling_gate_keeps_a_pod_out_of_the_active_queue() {
     queue.add(pod("a", 0), Some(Name::SchedulingGates));
     assert_eq!((pop(&mut queue), queue.depths().gated), (None, 1));
     queue.move_all_to_active_or_backoff(
+        "NodeAdd",
         PluginNames::all(),
         |_, _| true,
         |_| Some(Name::SchedulingGates),
     );
     assert_eq!(pop(&mut queue), None);
     queue.move_all_to_active_or_backoff(
+        "NodeAdd",
         PluginNames::all(),
         |_, unschedulable_plugins| unschedulable_plugins.has(Name::SchedulingGates),
         |_| None,
@@ -125,7 +128,7 @@ async fn a_preemptor_is_retried_when_its_victims_are_deleted() {
     let queued_pod = queue.pop().unwrap();
     queue.add_unschedulable(queued_pod, rejected());
     queue.hold("a");
-    queue.move_all_to_active_or_backoff(PluginNames::all(), |_, _| true, |_| None);
+    queue.move_all_to_active_or_backoff("NodeAdd", PluginNames::all(), |_, _| true, |_| None);
     assert_eq!(pop(&mut queue), None);
     queue.release("a", true);
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));

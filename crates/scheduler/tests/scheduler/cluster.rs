@@ -10,9 +10,9 @@ use mizzen_apiserver::{Server, User};
 use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler::{Configuration, Handle, Options, StartError, start};
-use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
+use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient, ListOptions, PatchType};
 use mizzen_sdk::resource::{EVENTS, NODES, PODS, PRIORITY_CLASSES};
-use mizzen_sdk::{Key, Object, Resource, clock};
+use mizzen_sdk::{Key, Object, ResourceType, clock};
 use mizzen_value::{Value, json, yaml};
 use tokio::time::sleep;
 
@@ -21,7 +21,7 @@ const BEGIN: i64 = 1_700_000_000;
 
 /// An API server, a scheduler and a client with all permissions.
 pub(crate) struct Cluster {
-    pub api: Api,
+    pub api: DynamicClient,
     pub scheduler: Handle,
 }
 
@@ -59,7 +59,7 @@ impl Cluster {
             },
         );
         server.start().await;
-        let api = Api::new(client(&server));
+        let api = DynamicClient::new(client(&server));
         for namespace in ["default", "other"] {
             create(
                 &api,
@@ -129,26 +129,32 @@ impl Cluster {
     }
 
     /// Gets an object. Panics if it does not exist.
-    pub(crate) async fn get(&self, of: &Resource, key: &str) -> Object {
+    pub(crate) async fn get(&self, of: &ResourceType, key: &str) -> Object {
         self.api.get(of, &key.parse().unwrap()).await.unwrap()
     }
 
     /// Gets an object.
-    pub(crate) async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
+    pub(crate) async fn find(&self, of: &ResourceType, key: &str) -> Option<Object> {
         self.api.find(of, &key.parse().unwrap()).await.unwrap()
     }
 
     /// Patches an object or a subresource.
-    pub(crate) async fn patch(&self, of: &Resource, key: &str, subresource: &str, change: &str) {
+    pub(crate) async fn patch(
+        &self,
+        of: &ResourceType,
+        key: &str,
+        subresource: &str,
+        change: &str,
+    ) {
         let key: Key = key.parse().unwrap();
         self.api
-            .patch(of, &key, subresource, Patch::Merge, &read(change))
+            .patch(of, &key, subresource, PatchType::Merge, &read(change))
             .await
             .unwrap();
     }
 
     /// Deletes an object without a grace period.
-    pub(crate) async fn delete(&self, of: &Resource, key: &str) {
+    pub(crate) async fn delete(&self, of: &ResourceType, key: &str) {
         let options = DeleteOptions {
             grace_seconds: Some(0),
             ..DeleteOptions::default()
@@ -217,14 +223,14 @@ fn client(server: &Server) -> Client {
     )
 }
 
-async fn create(api: &Api, text: &str) -> Object {
+async fn create(api: &DynamicClient, text: &str) -> Object {
     let object = read(text);
     api.raw(Method::POST, &collection(&object), Some(&object))
         .await
         .unwrap()
 }
 
-async fn create_node(api: &Api, name: &str, more: &str) -> Object {
+async fn create_node(api: &DynamicClient, name: &str, more: &str) -> Object {
     let mut node = read(&format!(
             "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}},
                status: {{allocatable: {{cpu: '4', memory: 8Gi, pods: '110'}}}}}}"

@@ -254,7 +254,7 @@ async fn admin_access_ignores_allocations() {
     let change =
         mizzen_value::yaml::read(format!("{{metadata: {{labels: {{{label}}}}}}}").as_bytes())
             .unwrap();
-    let how = mizzen_sdk::api::Patch::Merge;
+    let how = mizzen_sdk::dynamic::PatchType::Merge;
     cluster
         .api
         .patch(

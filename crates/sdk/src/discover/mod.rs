@@ -5,7 +5,7 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # let web = br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}}}"#;
-//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::DEPLOYMENTS, &mizzen_sdk::Object::parse(web)?.0).await?;
+//! # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::DEPLOYMENTS, &mizzen_sdk::Object::parse(web)?.0).await?;
 //! use kube::api::DynamicObject;
 //! use mizzen_sdk::Key;
 //! use mizzen_sdk::discover::{Mapper, ScaleClient};

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::handler_scope::HandlerScope;
 use super::shared::{Informer, Options};
 use crate::object::Object;
-use crate::resource;
+use crate::resource::ResourceType;
 use crate::watch::ListWatch;
 
 /// Shares informers: the same one for the same kind and scope. Clones share the factory.
@@ -25,6 +25,10 @@ pub struct Factory(Arc<FactoryInner>, Option<HandlerScope>);
 pub struct FactoryOptions {
     /// The namespaces to watch; empty for all. Cluster-scoped kinds are watched anyway.
     pub namespaces: Vec<String>,
+    /// A label selector for all informers, besides their own.
+    pub labels: Option<String>,
+    /// A field selector for all informers, besides their own. Every kind must support its fields.
+    pub fields: Option<String>,
     /// The options of each informer; its name is that of its resource.
     pub informer: Options,
 }
@@ -127,7 +131,17 @@ impl Factory {
     }
 
     /// The informer of a resource, as untyped objects without managed fields.
-    pub fn objects(&self, of: &resource::Resource) -> Informer<Object> {
+    pub fn objects(&self, of: &ResourceType) -> Informer<Object> {
+        self.resource(of, |source| source.forget_managed_fields = true)
+    }
+
+    /// The informer of a resource whose objects are read as `K`. `choose` may set selectors, as in
+    /// [`informer_of`](Factory::informer_of).
+    pub fn resource<K: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        of: &ResourceType,
+        choose: impl Fn(&mut ListWatch<K>),
+    ) -> Informer<K> {
         let namespaces = if of.namespaced {
             &self.0.options.namespaces[..]
         } else {
@@ -136,7 +150,7 @@ impl Factory {
         self.informer_from(namespaces, |namespace| {
             let path = of.path(namespace.unwrap_or_default());
             let mut source = ListWatch::at(self.0.client.clone(), path);
-            source.forget_managed_fields = true;
+            choose(&mut source);
             source
         })
     }
@@ -146,6 +160,13 @@ impl Factory {
         namespaces: &[String],
         source: impl Fn(Option<&str>) -> ListWatch<K>,
     ) -> Informer<K> {
+        let FactoryOptions { labels, fields, .. } = &self.0.options;
+        let source = |namespace: Option<&str>| {
+            let mut source = source(namespace);
+            source.labels = join_selectors(labels, &source.labels);
+            source.fields = join_selectors(fields, &source.fields);
+            source
+        };
         let all = source(None);
         let key = InformerKey {
             ty: TypeId::of::<K>(),
@@ -208,6 +229,12 @@ impl Factory {
         let informers = self.0.informers.lock();
         informers.values().cloned().collect()
     }
+}
+
+/// Objects must match both selectors.
+fn join_selectors(one: &Option<String>, other: &Option<String>) -> Option<String> {
+    let both: Vec<&str> = one.iter().chain(other).map(String::as_str).collect();
+    (!both.is_empty()).then(|| both.join(","))
 }
 
 /// The metrics of all informers. A scoped factory has none: its owner shows them.

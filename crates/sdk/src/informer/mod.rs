@@ -5,7 +5,7 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # let pod = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"containers":[{"name":"web","image":"web"}]}}"#)?;
-//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::PODS, &pod).await?;
+//! # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::PODS, &pod).await?;
 //! use k8s_openapi::api::core::v1::Pod;
 //! use mizzen_sdk::informer::{Event, Informer};
 //! use mizzen_sdk::queue::Queue;
@@ -37,7 +37,7 @@
 //! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # for name in ["shop", "bank"] {
 //! # let namespace = mizzen_sdk::Object::parse(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes())?;
-//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::NAMESPACES, &namespace).await?;
+//! # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::NAMESPACES, &namespace).await?;
 //! # }
 //! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 //! use mizzen_sdk::informer::{Factory, FactoryOptions};
@@ -65,6 +65,7 @@ mod handler;
 mod handler_scope;
 mod mailbox;
 mod metrics;
+mod read_your_writes;
 mod shared;
 
 pub use event::Event;

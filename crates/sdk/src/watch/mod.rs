@@ -5,7 +5,7 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # let pod = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"containers":[{"name":"web","image":"web"}]}}"#)?;
-//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::PODS, &pod).await?;
+//! # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::PODS, &pod).await?;
 //! use k8s_openapi::api::core::v1::Pod;
 //! use mizzen_sdk::cache::Store;
 //! use mizzen_sdk::watch::{Initial, ListWatch, Reflector};

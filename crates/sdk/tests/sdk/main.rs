@@ -1,13 +1,17 @@
 //! Tests of the controller runtime, per part and together.
 
+mod controller;
+mod convert;
 mod election;
 mod event;
 mod fifo;
 mod informer;
+mod manager;
 mod model;
 mod parts;
 mod protobuf;
 mod queue;
 mod rate_limit;
 mod shared;
+mod webhook;
 mod wire;

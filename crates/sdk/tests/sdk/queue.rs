@@ -219,7 +219,7 @@ async fn another_worker_takes_over_the_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn higher_priorities_come_first_until_others_age() {
+async fn higher_priorities_come_first_until_lower_ones_age() {
     let queue = Queue::with(Options {
         aging: 10 * SECOND,
         ..Options::new("test")
@@ -249,7 +249,7 @@ async fn merged_key_keeps_the_higher_priority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn urgent_keys_do_not_starve_others() {
+async fn urgent_keys_do_not_starve_lower_priorities() {
     let queue = Queue::new("test");
     queue.add(0);
     for key in 1..100 {

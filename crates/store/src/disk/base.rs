@@ -28,7 +28,7 @@ impl Compaction {
         place: &JournalDir,
         generation: u64,
         live: LiveRecords,
-        sealer: MaybeEncryptor,
+        encryptor: MaybeEncryptor,
         reserve: Option<PathBuf>,
     ) -> io::Result<Compaction> {
         let (place, stop) = (place.clone(), Arc::<AtomicBool>::default());
@@ -49,7 +49,7 @@ impl Compaction {
                     file: sink,
                     length: HEADER,
                     buffer: Vec::new(),
-                    sealer,
+                    encryptor,
                 };
                 base.file.write_all(&identity.header())?;
                 base.write_records(&live, &stopped)?;
@@ -108,7 +108,7 @@ struct BaseWriter<'a> {
     file: BufWriter<FileWriter<'a>>,
     length: u64,
     buffer: Vec<u8>,
-    sealer: MaybeEncryptor,
+    encryptor: MaybeEncryptor,
 }
 
 impl BaseWriter<'_> {
@@ -119,11 +119,11 @@ impl BaseWriter<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            let sealer = self.sealer.clone();
+            let encryptor = self.encryptor.clone();
             self.frame(|buffer| {
                 codec::batch(buffer, live.revision);
                 while let Some((space, record)) = records.next_if(|_| buffer.len() < FRAME) {
-                    put(buffer, &sealer, space, record)?;
+                    put(buffer, &encryptor, space, record)?;
                     n_records += 1;
                 }
                 Ok(())
@@ -151,18 +151,18 @@ impl BaseWriter<'_> {
 /// Writes a record in its current form: a record under an old key is encrypted under the new one.
 fn put(
     buffer: &mut Vec<u8>,
-    sealer: &MaybeEncryptor,
+    encryptor: &MaybeEncryptor,
     space: &str,
     record: &Record,
 ) -> io::Result<()> {
-    let sealed = match sealer {
-        Some(sealer) => {
-            encryption::encrypt_record(&**sealer, space, record).map_err(io::Error::other)?
+    let encrypted = match encryptor {
+        Some(encryptor) => {
+            encryption::encrypt_record(&**encryptor, space, record).map_err(io::Error::other)?
         }
         None => None,
     };
-    match sealed {
-        Some(sealed) => codec::sealed(buffer, space, record, &sealed.bytes),
+    match encrypted {
+        Some(encrypted) => codec::put_encrypted(buffer, space, record, &encrypted.bytes),
         None => codec::put(buffer, space, record),
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::{EventKind, JournalEntry, Record, Revision, Saved};
 const BATCH: u8 = b'B';
 const SEAL: u8 = b'S';
 const PUT: u8 = b'P';
-const SEALED: u8 = b'X';
+const PUT_ENCRYPTED: u8 = b'X';
 const DELETE: u8 = b'D';
 
 /// Stands for a record that does not expire, or whose revision is stamped nowhere.
@@ -37,9 +37,9 @@ pub(super) fn seal(buffer: &mut Vec<u8>, revision: Revision, n_changes: u64) {
 }
 
 pub(super) fn entry(buffer: &mut Vec<u8>, entry: &JournalEntry) {
-    match (entry.event.kind, &entry.sealed) {
+    match (entry.event.kind, &entry.ciphertext) {
         (EventKind::Put, Some(content)) => {
-            sealed(buffer, &entry.space, &entry.event.record, content)
+            put_encrypted(buffer, &entry.space, &entry.event.record, content)
         }
         (EventKind::Put, None) => put(buffer, &entry.space, &entry.event.record),
         (EventKind::Delete, _) => delete(buffer, &entry.space, &entry.event.record),
@@ -62,8 +62,8 @@ pub(super) fn put(buffer: &mut Vec<u8>, space: &str, record: &Record) {
 }
 
 /// A put with encrypted content.
-pub(super) fn sealed(buffer: &mut Vec<u8>, space: &str, record: &Record, content: &[u8]) {
-    buffer.push(SEALED);
+pub(super) fn put_encrypted(buffer: &mut Vec<u8>, space: &str, record: &Record, content: &[u8]) {
+    buffer.push(PUT_ENCRYPTED);
     place(buffer, space, record);
     number(buffer, record.expires.unwrap_or(NEVER));
     bytes(buffer, content);
@@ -137,12 +137,12 @@ impl<'a> PayloadReader<'a> {
     fn change(&mut self) -> Option<Saved<'a>> {
         let tag = self.byte()?;
         let kind = match tag {
-            PUT | SEALED => EventKind::Put,
+            PUT | PUT_ENCRYPTED => EventKind::Put,
             DELETE => EventKind::Delete,
             _ => return None,
         };
         let (space, key, revision) = (self.text()?, self.text()?, self.revision()?);
-        let sealed = tag == SEALED;
+        let is_encrypted = tag == PUT_ENCRYPTED;
         let (value, digits, terms) = (&[][..], 0..0, Vec::new());
         let bare = Saved {
             space,
@@ -150,14 +150,14 @@ impl<'a> PayloadReader<'a> {
             kind,
             revision,
             value,
-            sealed,
+            is_encrypted,
             digits,
             terms,
             expires: None,
         };
         match tag {
             PUT => self.content(bare),
-            SEALED => Some(Saved {
+            PUT_ENCRYPTED => Some(Saved {
                 expires: self.expires()?,
                 value: self.bytes()?,
                 ..bare

@@ -1,7 +1,7 @@
 //! The commit mark: how much of the log is acknowledged.
 //!
 //! Written after each append, without a sync of its own: it survives the process at once and a power cut a little
-//! late, but never says more than was durable before. So a log that is shorter than its tip was damaged, and what is
+//! late, but never says more than was durable before. So a log that is shorter than its commit mark was damaged, and what is
 //! torn beyond it was never acknowledged.
 
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ pub(super) struct CommitMark {
 }
 
 impl CommitMark {
-    /// The tip of a directory, if it has one.
+    /// The commit mark of a directory, if it has one.
     pub(super) fn read(path: &Path) -> Result<Option<CommitMark>, OpenError> {
         match fs::read(path) {
             Ok(bytes) => CommitMark::decode(&bytes)
@@ -45,11 +45,11 @@ impl CommitMark {
 
     fn decode(bytes: &[u8]) -> Option<CommitMark> {
         let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let tip = CommitMark {
+        let commit_mark = CommitMark {
             generation: number(0)?,
             length: number(8)?,
         };
-        (tip.encode() == *bytes).then_some(tip)
+        (commit_mark.encode() == *bytes).then_some(commit_mark)
     }
 }
 
@@ -60,26 +60,26 @@ fn damaged(path: &Path) -> OpenError {
     }
 }
 
-/// The tip's file, open for writing, and what it says.
+/// The commit mark's file, open for writing, and what it says.
 pub(super) struct CommitMarkFile {
     file: File,
-    tip: CommitMark,
+    commit_mark: CommitMark,
 }
 
 impl CommitMarkFile {
-    /// Opens the tip of `place`, which is created, durably, where there is none.
-    pub(super) fn open(place: &JournalDir, tip: CommitMark) -> io::Result<CommitMarkFile> {
-        let path = place.tip();
+    /// Opens the commit mark of `place`, which is created, durably, where there is none.
+    pub(super) fn open(place: &JournalDir, commit_mark: CommitMark) -> io::Result<CommitMarkFile> {
+        let path = place.commit_mark();
         let file = match path.exists() {
             true => File::options().write(true).open(&path)?,
             false => {
                 place
-                    .create(&path, |file| place.ops.write(file, &tip.encode()))?
+                    .create(&path, |file| place.ops.write(file, &commit_mark.encode()))?
                     .0
             }
         };
-        let mut file = CommitMarkFile { file, tip };
-        file.put(&place.ops, tip)?;
+        let mut file = CommitMarkFile { file, commit_mark };
+        file.put(&place.ops, commit_mark)?;
         Ok(file)
     }
 
@@ -87,26 +87,30 @@ impl CommitMarkFile {
     pub(super) fn share(&self) -> io::Result<CommitMarkFile> {
         Ok(CommitMarkFile {
             file: self.file.try_clone()?,
-            tip: self.tip,
+            commit_mark: self.commit_mark,
         })
     }
 
-    /// Moves the tip, or leaves it where it was.
-    pub(super) fn write(&mut self, ops: &FileOps, tip: CommitMark) -> Result<(), AppendError> {
-        match self.put(ops, tip) {
+    /// Moves the commit mark, or leaves it where it was.
+    pub(super) fn write(
+        &mut self,
+        ops: &FileOps,
+        commit_mark: CommitMark,
+    ) -> Result<(), AppendError> {
+        match self.put(ops, commit_mark) {
             Ok(()) => {
-                self.tip = tip;
+                self.commit_mark = commit_mark;
                 Ok(())
             }
-            Err(cause) => Err(match self.put(ops, self.tip) {
+            Err(cause) => Err(match self.put(ops, self.commit_mark) {
                 Ok(()) => AppendError::NotWritten(cause),
                 Err(_) => AppendError::Unknown(cause),
             }),
         }
     }
 
-    fn put(&mut self, ops: &FileOps, tip: CommitMark) -> io::Result<()> {
+    fn put(&mut self, ops: &FileOps, commit_mark: CommitMark) -> io::Result<()> {
         self.file.rewind()?;
-        ops.write(&mut self.file, &tip.encode())
+        ops.write(&mut self.file, &commit_mark.encode())
     }
 }

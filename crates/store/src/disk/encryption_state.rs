@@ -9,45 +9,50 @@ use crate::{EventKind, Saved};
 
 /// What is known of the files.
 pub(super) struct EncryptionState {
-    sealer: MaybeEncryptor,
-    /// The sealer's generation when files were last begun anew.
+    encryptor: MaybeEncryptor,
+    /// The encryptor's generation when files were last rewritten.
     generation: u64,
-    /// Whether something was found at opening that would be sealed in another way now.
+    /// Whether something was found at opening that would be encrypted in another way now.
     found_old: bool,
 }
 
 impl EncryptionState {
-    pub(super) fn new(sealer: MaybeEncryptor) -> EncryptionState {
-        let generation = sealer.as_ref().map_or(0, |sealer| sealer.generation());
+    pub(super) fn new(encryptor: MaybeEncryptor) -> EncryptionState {
+        let generation = encryptor
+            .as_ref()
+            .map_or(0, |encryptor| encryptor.generation());
         EncryptionState {
-            sealer,
+            encryptor,
             generation,
             found_old: false,
         }
     }
 
     pub(super) fn look_at(&mut self, saved: &Saved<'_>) {
-        if let (Some(sealer), EventKind::Put, false) = (&self.sealer, saved.kind, self.found_old) {
-            self.found_old = !sealer.is_current(saved.space, saved.sealed.then_some(saved.value));
+        if let (Some(encryptor), EventKind::Put, false) =
+            (&self.encryptor, saved.kind, self.found_old)
+        {
+            self.found_old =
+                !encryptor.is_current(saved.space, saved.is_encrypted.then_some(saved.value));
         }
     }
 
     pub(super) fn are_outdated(&self) -> bool {
         self.found_old
             || self
-                .sealer
+                .encryptor
                 .as_ref()
-                .is_some_and(|sealer| sealer.generation() != self.generation)
+                .is_some_and(|encryptor| encryptor.generation() != self.generation)
     }
 
     /// What was begun anew has failed: files are as they were.
     pub(super) fn set_outdated(&mut self) {
-        self.found_old |= self.sealer.is_some();
+        self.found_old |= self.encryptor.is_some();
     }
 
-    /// Who seals the files that are now begun anew.
+    /// The encryptor for the files that are rewritten now.
     pub(super) fn renew(&mut self) -> MaybeEncryptor {
-        *self = EncryptionState::new(self.sealer.take());
-        self.sealer.clone()
+        *self = EncryptionState::new(self.encryptor.take());
+        self.encryptor.clone()
     }
 }

@@ -173,7 +173,7 @@ impl FrameReader {
             return Err(OpenError::Version {
                 path: self.path.clone(),
                 found,
-                known: FORMAT,
+                supported: FORMAT,
             });
         }
         if header[..] != self.identity.header() {

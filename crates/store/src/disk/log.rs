@@ -28,7 +28,7 @@ pub(super) struct LogFile {
     ops: FileOps,
     identity: FileIdentity,
     file: File,
-    tip: CommitMarkFile,
+    commit_mark: CommitMarkFile,
     length: u64,
     /// How far the file is written, with zeros at the end.
     room: u64,
@@ -63,7 +63,7 @@ impl NextLog {
     }
 
     /// Begins the log.
-    pub(super) fn begin(self, tip: CommitMarkFile) -> io::Result<LogFile> {
+    pub(super) fn begin(self, commit_mark: CommitMarkFile) -> io::Result<LogFile> {
         let NextLog {
             place,
             identity,
@@ -75,7 +75,7 @@ impl NextLog {
             ops,
             identity,
             file,
-            tip,
+            commit_mark,
             length: HEADER,
             room,
             n_changes: 0,
@@ -91,22 +91,22 @@ impl NextLog {
 }
 
 impl LogFile {
-    /// Begins the first log of a directory. It gets its tip first, for a log without one is taken for damage.
+    /// Begins the first log of a directory. It gets its commit mark first, for a log without one is taken for damage.
     pub(super) fn create_first(place: &JournalDir) -> io::Result<LogFile> {
-        let tip = CommitMarkFile::open(
+        let commit_mark = CommitMarkFile::open(
             place,
             CommitMark {
                 generation: 1,
                 length: HEADER,
             },
         )?;
-        NextLog::draft(place, 1)?.begin(tip)
+        NextLog::draft(place, 1)?.begin(commit_mark)
     }
 
-    /// Begins the log that follows a sealed one of `tip.length` bytes.
-    pub(super) fn create(place: &JournalDir, tip: CommitMark) -> io::Result<LogFile> {
-        let next = NextLog::draft(place, tip.generation + 1)?;
-        next.begin(CommitMarkFile::open(place, tip)?)
+    /// Begins the log that follows a sealed one of `commit_mark.length` bytes.
+    pub(super) fn create(place: &JournalDir, commit_mark: CommitMark) -> io::Result<LogFile> {
+        let next = NextLog::draft(place, commit_mark.generation + 1)?;
+        next.begin(CommitMarkFile::open(place, commit_mark)?)
     }
 
     /// Goes on with a log of which the first `length` bytes hold `n_changes`; what follows is dropped.
@@ -126,13 +126,13 @@ impl LogFile {
             place.ops.truncate(&file, length)?;
             place.ops.sync_all(&file)?;
         }
-        let tip = CommitMarkFile::open(place, CommitMark { generation, length })?;
+        let commit_mark = CommitMarkFile::open(place, CommitMark { generation, length })?;
         let ops = place.ops.clone();
         Ok(LogFile {
             ops,
             identity,
             file,
-            tip,
+            commit_mark,
             length,
             room: length,
             n_changes,
@@ -144,9 +144,9 @@ impl LogFile {
         self.identity.generation
     }
 
-    /// The tip, for the log that follows.
-    pub(super) fn share_tip(&self) -> io::Result<CommitMarkFile> {
-        self.tip.share()
+    /// The commit mark, for the log that follows.
+    pub(super) fn share_commit_mark(&self) -> io::Result<CommitMarkFile> {
+        self.commit_mark.share()
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -227,7 +227,7 @@ impl LogFile {
         self.ops
             .sync_data(&self.file)
             .map_err(AppendError::Unknown)?;
-        match self.tip.write(
+        match self.commit_mark.write(
             &self.ops,
             CommitMark {
                 generation: self.identity.generation,

@@ -22,7 +22,7 @@ struct GenerationChain {
     base: Option<u64>,
     /// The generations of all logs from the base on, without a gap.
     logs: Vec<u64>,
-    tip: CommitMark,
+    commit_mark: CommitMark,
 }
 
 pub(super) fn replay(
@@ -60,7 +60,7 @@ pub(super) fn replay(
     let (&last, sealed) = chain
         .logs
         .split_last()
-        .ok_or_else(|| missing(place.log(chain.tip.generation)))?;
+        .ok_or_else(|| missing(place.log(chain.commit_mark.generation)))?;
     let mut sealed_bytes = 0;
     for &generation in sealed {
         sealed_bytes += scan.sealed(
@@ -71,7 +71,7 @@ pub(super) fn replay(
             },
         )?;
     }
-    let (log, last_bytes) = scan.last(place, last, chain.tip)?;
+    let (log, last_bytes) = scan.last(place, last, chain.commit_mark)?;
     if log.generation() != last {
         sealed_bytes += last_bytes;
     }
@@ -94,7 +94,7 @@ impl GenerationChain {
         let base = place.generations("base").map_err(failed)?.last().copied();
         let mut logs = place.generations("log").map_err(failed)?;
         logs.retain(|&generation| generation >= base.unwrap_or(1));
-        let tip = match CommitMark::read(&place.tip())? {
+        let commit_mark = match CommitMark::read(&place.commit_mark())? {
             None if logs.is_empty() && base.is_none() => return Ok(None),
             Some(CommitMark {
                 generation: 1,
@@ -102,15 +102,19 @@ impl GenerationChain {
             }) if logs.is_empty() && base.is_none() => {
                 return Ok(None);
             }
-            None => return Err(missing(place.tip())),
-            Some(tip) => tip,
+            None => return Err(missing(place.commit_mark())),
+            Some(commit_mark) => commit_mark,
         };
-        let chain = GenerationChain { base, logs, tip };
+        let chain = GenerationChain {
+            base,
+            logs,
+            commit_mark,
+        };
         chain.check(place)?;
         Ok(Some(chain))
     }
 
-    /// Every log from the base to the tip is there.
+    /// Every log from the base to the commit mark is there.
     fn check(&self, place: &JournalDir) -> Result<(), OpenError> {
         let first = self.base.unwrap_or(1);
         let last = self
@@ -118,7 +122,7 @@ impl GenerationChain {
             .last()
             .copied()
             .unwrap_or(first)
-            .max(self.tip.generation);
+            .max(self.commit_mark.generation);
         match (first..=last).find(|generation| !self.logs.contains(generation)) {
             Some(generation) if generation == 1 && !self.logs.is_empty() => {
                 Err(missing(place.base(self.logs[0])))
@@ -166,13 +170,13 @@ impl ReplayScan<'_> {
         }
     }
 
-    /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the tip. Returns the
+    /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the commit mark. Returns the
     /// log to go on with, and how many bytes were read.
     fn last(
         &mut self,
         place: &JournalDir,
         generation: u64,
-        tip: CommitMark,
+        commit_mark: CommitMark,
     ) -> Result<(LogFile, u64), OpenError> {
         let mut frames = open(
             place,
@@ -181,8 +185,8 @@ impl ReplayScan<'_> {
                 generation,
             },
         )?;
-        let promised = if tip.generation == generation {
-            tip.length
+        let promised = if commit_mark.generation == generation {
+            commit_mark.length
         } else {
             HEADER
         };

@@ -51,7 +51,7 @@ impl Case {
             .append(&[JournalEntry {
                 space: "s".into(),
                 event,
-                sealed: None,
+                ciphertext: None,
             }])
             .unwrap();
     }
@@ -92,7 +92,7 @@ impl Case {
 }
 
 #[test]
-fn a_log_that_was_sealed_and_has_no_successor_gets_one() {
+fn a_sealed_log_without_a_successor_gets_one() {
     let mut case = Case::new();
     case.append("a", EventKind::Put);
     case.seal();
@@ -117,7 +117,7 @@ fn logs_without_a_base_are_read_one_after_the_other() {
 }
 
 #[test]
-fn a_draft_and_what_a_base_supersedes_are_swept() {
+fn a_draft_and_superseded_files_are_removed() {
     let mut case = Case::new();
     case.append("a", EventKind::Put);
     let old = fs::read(case.disk.place.log(1)).unwrap();
@@ -141,7 +141,7 @@ fn a_draft_and_what_a_base_supersedes_are_swept() {
 }
 
 #[test]
-fn a_kill_between_tip_and_first_log_leaves_an_empty_directory() {
+fn a_kill_between_commit_mark_and_first_log_leaves_an_empty_directory() {
     let case = Case::new();
     fs::remove_file(case.disk.place.log(1)).unwrap();
     assert_eq!(case.reopen().1, "{} at 0");
@@ -156,8 +156,8 @@ struct Faulty {
 }
 
 impl Faulty {
-    /// Folds often, and in order, so that a countdown always leads to the same operation.
-    fn new(fold_bytes: u64) -> Faulty {
+    /// Compacts often, and in order, so that a countdown always leads to the same operation.
+    fn new(compaction_bytes: u64) -> Faulty {
         let memory = Path::new("/dev/shm");
         let dir = if memory.is_dir() {
             tempfile::tempdir_in(memory)
@@ -167,11 +167,11 @@ impl Faulty {
         .unwrap();
         let ops = FileOps::default();
         ops.faults.keep_order();
-        Faulty::open(dir, ops, fold_bytes)
+        Faulty::open(dir, ops, compaction_bytes)
     }
 
-    fn open(dir: TempDir, ops: FileOps, fold_bytes: u64) -> Faulty {
-        let mut disk = Disk::open_with(ops.clone(), dir.path(), fold_bytes, None).unwrap();
+    fn open(dir: TempDir, ops: FileOps, compaction_bytes: u64) -> Faulty {
+        let mut disk = Disk::open_with(ops.clone(), dir.path(), compaction_bytes, None).unwrap();
         let spaces = Arc::new(load::load(&mut disk, &Options::default()).unwrap());
         let sequencer = Sequencer::new(spaces.clone(), Box::new(disk));
         Faulty {
@@ -182,7 +182,7 @@ impl Faulty {
         }
     }
 
-    fn reopen(self, fold_bytes: u64) -> Faulty {
+    fn reopen(self, compaction_bytes: u64) -> Faulty {
         let Faulty {
             dir,
             ops,
@@ -190,7 +190,7 @@ impl Faulty {
             ..
         } = self;
         drop(sequencer);
-        Faulty::open(dir, ops, fold_bytes)
+        Faulty::open(dir, ops, compaction_bytes)
     }
 
     fn run(&mut self, request: SequencerRequest) -> Outcome {
@@ -203,7 +203,7 @@ impl Faulty {
     fn commit(&mut self, write: Write) -> Result<(), WriteError> {
         self.run(SequencerRequest::Commit(vec![PreparedWrite {
             write,
-            sealed: None,
+            encrypted: None,
         }]))
         .map(drop)
     }
@@ -254,8 +254,8 @@ type Content = BTreeMap<String, String>;
 /// Writes and deletes on a disk of which one operation fails, and checks what is there at each step and after opening it
 /// again. Returns whether the operation was reached.
 fn check_failure_of(countdown: usize) -> bool {
-    const FOLD: u64 = 1200;
-    let mut case = Faulty::new(FOLD);
+    const COMPACTION: u64 = 1200;
+    let mut case = Faulty::new(COMPACTION);
     let mut acknowledged = Content::new();
     // What may be there after a restart, and may not.
     let mut uncertain = None;
@@ -296,7 +296,7 @@ fn check_failure_of(countdown: usize) -> bool {
         acknowledged.insert("after".into(), "1".into());
         assert_eq!(case.drafts(), [] as [PathBuf; 0], "operation {countdown}");
     }
-    let mut case = case.reopen(FOLD);
+    let mut case = case.reopen(COMPACTION);
     let found = case.content();
     assert!(
         found == acknowledged || Some(&found) == uncertain.as_ref(),
@@ -307,7 +307,7 @@ fn check_failure_of(countdown: usize) -> bool {
 }
 
 #[test]
-fn whichever_operation_fails_what_is_acknowledged_stays_and_what_is_refused_leaves_no_trace() {
+fn after_any_failed_operation_acknowledged_writes_stay_and_rejected_ones_leave_no_trace() {
     let mut n_operations = 0;
     while check_failure_of(n_operations) {
         n_operations += 1;
@@ -324,7 +324,7 @@ fn full() -> (Faulty, Content) {
     case.ops.faults.limit(case.dir.path(), 8 << 20);
     let mut acknowledged = Content::new();
     let value = "x".repeat(64 << 10);
-    // A refused put lets the log be folded, and then there may be space once more.
+    // A refused put lets the log be compacted, and then there may be space once more.
     let mut n_refused = 0;
     while n_refused < 3 {
         let key = format!("{:03}", acknowledged.len());
@@ -341,7 +341,7 @@ fn full() -> (Faulty, Content) {
 }
 
 #[test]
-fn a_full_disk_refuses_puts_and_nothing_else() {
+fn a_full_disk_rejects_only_puts() {
     let (mut case, acknowledged) = full();
     assert!(matches!(case.health(), Health::Full(_)));
     let n_refused = case.spaces.monitor.failures().refused_writes;
@@ -365,7 +365,7 @@ fn a_full_disk_refuses_puts_and_nothing_else() {
 }
 
 #[test]
-fn deletes_and_a_compaction_make_room_on_a_full_disk() {
+fn deletes_and_a_compaction_free_space_on_a_full_disk() {
     let (mut case, mut acknowledged) = full();
     for key in acknowledged
         .keys()
@@ -386,7 +386,7 @@ fn deletes_and_a_compaction_make_room_on_a_full_disk() {
 }
 
 #[test]
-fn deletes_of_many_small_records_are_never_refused_on_a_full_disk() {
+fn deletes_of_many_small_records_are_never_rejected_on_a_full_disk() {
     let mut case = Faulty::new(64 << 20);
     for n in 0..16_000 {
         case.put(&format!("{n:05}{}", "k".repeat(60)), "").unwrap();
@@ -408,7 +408,7 @@ fn deletes_of_many_small_records_are_never_refused_on_a_full_disk() {
 }
 
 #[test]
-fn a_disk_that_is_filled_by_others_is_written_to_again_once_they_leave() {
+fn writes_resume_when_other_processes_free_the_disk() {
     let (mut case, acknowledged) = full();
     // Not even a write is needed for the store to notice.
     case.run(SequencerRequest::Expire(0)).unwrap();
@@ -421,7 +421,7 @@ fn a_disk_that_is_filled_by_others_is_written_to_again_once_they_leave() {
 }
 
 #[test]
-fn a_compaction_that_failed_is_made_up_for() {
+fn a_failed_compaction_is_retried() {
     let mut case = Faulty::new(1 << 20);
     case.put("a", "1").unwrap();
     // There is space for a batch and for nothing that a compaction writes.
@@ -455,9 +455,9 @@ fn a_compaction_that_failed_is_made_up_for() {
 }
 
 #[test]
-fn logs_that_an_interrupted_compaction_left_are_folded_after_opening() {
+fn logs_of_an_interrupted_compaction_are_compacted_after_opening() {
     let mut case = Case::new();
-    // Each is shorter than what is folded; together they are not.
+    // Each is shorter than what is compacted; together they are not.
     for n in 0..3 {
         for m in 0..5 {
             case.append_value("a", format!("{n}{m}{}", "x".repeat(100 << 10)));
@@ -470,7 +470,7 @@ fn logs_that_an_interrupted_compaction_left_are_folded_after_opening() {
 }
 
 #[test]
-fn a_write_whose_sync_failed_is_answered_as_unknown_and_nothing_is_written_after_it() {
+fn a_write_whose_fsync_failed_is_reported_as_unknown_and_later_writes_are_rejected() {
     let mut case = Faulty::new(1 << 20);
     case.put("a", "1").unwrap();
     case.ops.faults.fail_syncs();

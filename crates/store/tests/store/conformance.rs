@@ -20,9 +20,9 @@ macro_rules! conforms {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() { super::$case(crate::rig::Rig::disk(super::options())).await }
         )* }
-        mod sealed { $(
+        mod encrypted { $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() { super::$case(crate::rig::Rig::sealed(super::options())).await }
+            async fn $case() { super::$case(crate::rig::Rig::encrypted(super::options())).await }
         )* }
     };
 }
@@ -360,7 +360,7 @@ async fn an_older_state_is_rebuilt_from_the_window(rig: Rig) {
     assert_eq!(
         expired(5),
         Expired {
-            asked: at(5),
+            requested: at(5),
             oldest: at(6)
         }
     );
@@ -399,7 +399,7 @@ async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
     }
     rig.store.compact_history(second);
     let expired = Expired {
-        asked: first.at(),
+        requested: first.at(),
         oldest: second,
     };
     assert_eq!(space.snapshot_at(first.at()).unwrap_err(), expired);
@@ -536,7 +536,7 @@ async fn a_slow_watcher_expires_and_a_quiet_space_does_not(rig: Rig) {
         rig.put("a", &n.to_string()).await;
     }
     let expired = Expired {
-        asked: at(1),
+        requested: at(1),
         oldest: at(2),
     };
     assert_eq!(slow.next().await.unwrap_err(), expired);

@@ -25,7 +25,7 @@ struct File {
 
 fn options() -> Options {
     Options {
-        fold_bytes: 1500,
+        compaction_bytes: 1500,
         ..Options::default()
     }
 }
@@ -126,7 +126,7 @@ async fn undamaged_files_open() {
 }
 
 #[tokio::test]
-async fn a_flipped_bit_is_noticed_wherever_it_is() {
+async fn a_flipped_bit_is_detected_at_every_offset() {
     let sample = sample().await;
     for file in &sample.files {
         for at in 0..file.used {
@@ -140,7 +140,7 @@ async fn a_flipped_bit_is_noticed_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn a_shorter_file_is_noticed_wherever_it_ends() {
+async fn a_truncated_file_is_detected_at_every_length() {
     let sample = sample().await;
     for file in &sample.files {
         for length in 0..file.used {
@@ -154,7 +154,7 @@ async fn a_shorter_file_is_noticed_wherever_it_ends() {
 }
 
 #[tokio::test]
-async fn overwritten_stretches_are_noticed() {
+async fn overwritten_ranges_are_detected() {
     let sample = sample().await;
     for file in &sample.files {
         for start in (0..file.used).step_by(37) {
@@ -169,7 +169,7 @@ async fn overwritten_stretches_are_noticed() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_noticed_and_named() {
+async fn a_missing_file_is_detected_and_named() {
     let sample = sample().await;
     for file in &sample.files {
         let mut files = sample.files.clone();
@@ -184,7 +184,7 @@ async fn a_missing_file_is_noticed_and_named() {
 }
 
 #[tokio::test]
-async fn a_file_in_anothers_place_is_noticed() {
+async fn swapped_files_are_detected() {
     let sample = sample().await;
     for file in &sample.files {
         for other in sample.files.iter().filter(|other| other.name != file.name) {
@@ -199,7 +199,7 @@ async fn a_file_in_anothers_place_is_noticed() {
 }
 
 #[tokio::test]
-async fn an_unknown_format_is_told_apart_from_damage() {
+async fn an_unknown_format_is_distinguished_from_corruption() {
     let mut sample = sample().await;
     let log = sample
         .files
@@ -215,7 +215,7 @@ async fn an_unknown_format_is_told_apart_from_damage() {
             error,
             OpenError::Version {
                 found: 9,
-                known: 1,
+                supported: 1,
                 ..
             }
         ),

@@ -8,9 +8,9 @@ use mizzen_store::{Expect, Expired, OpenError, Options, Store, Write};
 use crate::rig::{Rig, at, draft, dump, show, tagged};
 
 /// So small that every few writes begin a new generation.
-fn folding() -> Options {
+fn compacting() -> Options {
     Options {
-        fold_bytes: 2000,
+        compaction_bytes: 2000,
         ..Options::default()
     }
 }
@@ -25,7 +25,7 @@ fn files(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn everything_is_there_after_reopening() {
+async fn all_records_survive_reopening() {
     let mut rig = Rig::disk(Options::default());
     rig.put_draft("a", tagged("1", &["x", "y"])).await;
     rig.put("b", "1").await;
@@ -66,7 +66,7 @@ async fn everything_is_there_after_reopening() {
 }
 
 #[tokio::test]
-async fn the_past_begins_at_opening() {
+async fn history_starts_at_opening() {
     let mut rig = Rig::disk(Options::default());
     rig.put("a", "1").await;
     rig.put("a", "2").await;
@@ -74,7 +74,7 @@ async fn the_past_begins_at_opening() {
     assert_eq!(
         rig.space().watch(at(2)).unwrap_err(),
         Expired {
-            asked: at(2),
+            requested: at(2),
             oldest: at(3)
         }
     );
@@ -86,7 +86,7 @@ async fn the_past_begins_at_opening() {
 }
 
 #[tokio::test]
-async fn a_directory_has_one_owner() {
+async fn a_data_directory_is_locked() {
     let rig = Rig::disk(Options::default());
     let dir = rig.dir.as_ref().unwrap().path();
     let locked = Store::open(dir, Options::default()).unwrap_err();
@@ -99,7 +99,7 @@ async fn a_directory_has_one_owner() {
 }
 
 #[tokio::test]
-async fn dropping_the_last_handle_gives_the_directory_back() {
+async fn dropping_the_last_handle_unlocks_the_directory() {
     let rig = Rig::disk(Options::default());
     rig.put("a", "1").await;
     drop(rig.store);
@@ -108,7 +108,7 @@ async fn dropping_the_last_handle_gives_the_directory_back() {
 }
 
 #[test]
-fn a_place_that_is_no_directory_is_named() {
+fn the_error_names_a_path_that_is_no_directory() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = Store::open(file.path(), Options::default()).unwrap_err();
     assert!(
@@ -118,8 +118,8 @@ fn a_place_that_is_no_directory_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_superseded_leaves_the_disk() {
-    let mut rig = Rig::disk(folding());
+async fn superseded_records_are_removed_from_disk() {
+    let mut rig = Rig::disk(compacting());
     for n in 0..400 {
         rig.put(&format!("{}", n % 7), &format!("{n}{}", "x".repeat(100)))
             .await;
@@ -154,7 +154,7 @@ async fn a_large_batch_is_read_back() {
 
 /// What a kill leaves: the log as it was at the last append, and a tail of which nobody was told.
 #[tokio::test]
-async fn a_torn_tail_that_nobody_was_promised_is_dropped() {
+async fn an_unacknowledged_torn_tail_is_dropped() {
     let rig = Rig::disk(Options::default());
     rig.put("a", "1").await;
     rig.store.close().await;

@@ -69,7 +69,7 @@ async fn a_full_file_system_needs_no_restart() {
         return;
     };
     let options = Options {
-        fold_bytes: 1 << 20,
+        compaction_bytes: 1 << 20,
         ..Options::default()
     };
     fs::write(mount.path("ballast"), vec![0; 4 << 20]).unwrap();

@@ -30,7 +30,7 @@ fn frames() -> Vec<u8> {
 }
 
 #[test]
-fn logs_are_opened_or_refused() {
+fn logs_are_opened_or_rejected() {
     let frames = frames();
     seeded::check(store_log::store_log, &[&frames], 300);
 }

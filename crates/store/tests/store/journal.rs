@@ -77,7 +77,7 @@ fn gated() -> (Store, SyncSender<()>, Arc<Mutex<Vec<usize>>>) {
 }
 
 #[tokio::test]
-async fn a_failed_sync_is_answered_as_unknown_and_poisons_the_store() {
+async fn a_failed_fsync_is_reported_as_unknown_and_poisons_the_store() {
     let journal = Failing {
         countdown: 1,
         error: AppendError::Unknown,
@@ -106,7 +106,7 @@ async fn a_failed_sync_is_answered_as_unknown_and_poisons_the_store() {
 }
 
 #[tokio::test]
-async fn a_failed_write_is_refused_and_the_next_one_is_taken() {
+async fn a_failed_write_is_rejected_and_the_next_one_is_accepted() {
     let journal = Failing {
         countdown: 1,
         error: AppendError::NotWritten,
@@ -129,7 +129,7 @@ async fn a_failed_write_is_refused_and_the_next_one_is_taken() {
 }
 
 #[tokio::test]
-async fn writers_that_wait_share_one_append() {
+async fn waiting_writers_share_one_append() {
     let (store, permit, sizes) = gated();
     // Once somebody waits for the disk, all who come meanwhile go together.
     let first = tokio::spawn(put(&store, "first"));
@@ -151,7 +151,7 @@ async fn writers_that_wait_share_one_append() {
 }
 
 #[tokio::test]
-async fn nothing_is_seen_before_it_is_durable() {
+async fn a_write_is_visible_only_after_it_is_durable() {
     let (store, permit, _) = gated();
     let space = store.keyspace("things");
     let mut watch = space.watch(at(1)).unwrap();
@@ -178,7 +178,7 @@ async fn nothing_is_seen_before_it_is_durable() {
 }
 
 #[tokio::test]
-async fn a_write_goes_on_when_its_caller_does_not() {
+async fn a_write_completes_after_its_caller_is_dropped() {
     let (store, permit, _) = gated();
     let write = tokio::spawn(put(&store, "a"));
     tokio::task::yield_now().await;
@@ -190,7 +190,7 @@ async fn a_write_goes_on_when_its_caller_does_not() {
 }
 
 #[tokio::test]
-async fn closing_waits_for_what_was_accepted() {
+async fn closing_waits_for_accepted_writes() {
     let (store, permit, sizes) = gated();
     let write = tokio::spawn(put(&store, "a"));
     tokio::task::yield_now().await;

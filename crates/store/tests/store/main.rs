@@ -3,10 +3,10 @@
 mod conformance;
 mod damage;
 mod disk;
+mod encryption;
 mod full;
 mod fuzz;
 mod journal;
 mod model;
 mod rig;
-mod sealed;
 mod toy;

@@ -34,7 +34,7 @@ enum Step {
     LookBack(usize, u64),
     Retain(usize),
     Reopen,
-    /// What is sealed is sealed with another key from now on.
+    /// Records are encrypted with another key from now on.
     Rotate,
 }
 
@@ -312,7 +312,7 @@ fn content(snapshot: &Snapshot) -> Content {
         .collect()
 }
 
-/// Everything that a snapshot can be asked agrees with `content`.
+/// Every read of a snapshot agrees with `content`.
 fn check_snapshot(snapshot: &Snapshot, expected: &Content) {
     assert_eq!(&content(snapshot), expected);
     assert_eq!(snapshot.len(), expected.len());
@@ -378,7 +378,7 @@ impl Follower {
             Ok(events) => events,
             Err(expired) => {
                 assert!(
-                    expired.asked.0 < model.floor(self.space),
+                    expired.requested.0 < model.floor(self.space),
                     "expired too early"
                 );
                 return false;
@@ -476,12 +476,15 @@ fn look_back(store: &Store, model: &Model, space: usize, back: u64) {
             assert_eq!(snapshot.at().0, revision);
             check_snapshot(&snapshot, &model.history[revision as usize].spaces[space]);
         }
-        Err(expired) => assert!(expired.asked.0 < model.floor(space), "{expired} is wrong"),
+        Err(expired) => assert!(
+            expired.requested.0 < model.floor(space),
+            "{expired} is wrong"
+        ),
     }
 }
 
 fn options() -> Options {
-    // Small enough that a run of steps sees events forgotten and logs folded.
+    // Small enough that a run of steps sees events forgotten and logs compacted.
     let window = WindowLimits {
         min_events: 2,
         max_events: MAX_EVENTS,
@@ -491,8 +494,8 @@ fn options() -> Options {
     };
     Options {
         window,
-        fold_bytes: 600,
-        sealer: None,
+        compaction_bytes: 600,
+        encryptor: None,
     }
 }
 
@@ -519,7 +522,7 @@ proptest! {
     }
 
     #[test]
-    fn the_sealed_store_behaves_as_the_model(steps in vec(step(), 1..80)) {
-        block_on(run(Rig::sealed(options()), steps));
+    fn the_encrypted_store_behaves_as_the_model(steps in vec(step(), 1..80)) {
+        block_on(run(Rig::encrypted(options()), steps));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Rig {
     pub store: Store,
     pub options: Options,
     pub dir: Option<TempDir>,
-    /// Who seals, if anybody does.
+    /// The encryptor, if there is one.
     pub toy: Option<Arc<Toy>>,
 }
 
@@ -40,11 +40,11 @@ impl Rig {
         }
     }
 
-    /// On disk, where all but the spaces `two` and `others` are sealed.
-    pub(crate) fn sealed(options: Options) -> Rig {
+    /// On disk, where all but the spaces `two` and `others` are encrypted.
+    pub(crate) fn encrypted(options: Options) -> Rig {
         let toy = Toy::with_keys(&[1]);
         let rig = Rig::disk(Options {
-            sealer: Some(toy.clone()),
+            encryptor: Some(toy.clone()),
             ..options
         });
         Rig {
@@ -61,7 +61,7 @@ impl Rig {
         }
     }
 
-    /// Writes until the log was folded into a base: the background has its own pace.
+    /// Writes until the log was compacted into a base: the background has its own pace.
     pub(crate) async fn put_until_folded(&self, key: &str, value: &str) {
         let dir = self.dir.as_ref().unwrap().path();
         let is_base = |path: &Path| {

@@ -1,11 +1,11 @@
-//! A sealer that is easy to see through: it knows its keys and the place, and changes every byte.
+//! An encryptor without security: the cipher text names the key and the record, and every byte is changed.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 use mizzen_store::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
 
-/// Seals all spaces but `two` and `others` with the last of its keys; without keys it seals nothing.
+/// Encrypts all spaces but `two` and `others` with the last of its keys; without keys it encrypts nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Toy(Mutex<State>);
 
@@ -13,7 +13,7 @@ pub(crate) struct Toy(Mutex<State>);
 struct State {
     keys: Vec<u8>,
     generation: u64,
-    /// Nothing can be sealed.
+    /// Encryption fails.
     is_stuck: bool,
     /// Nothing may be plain.
     is_strict: bool,
@@ -27,7 +27,7 @@ impl Toy {
         })))
     }
 
-    /// Nothing may be plain where things are sealed.
+    /// Plain text is rejected in encrypted spaces.
     pub(crate) fn strict(keys: &[u8]) -> Arc<Toy> {
         Arc::new(Toy(Mutex::new(State {
             keys: keys.to_vec(),
@@ -98,13 +98,13 @@ impl Encryptor for Toy {
         &self,
         space: &str,
         key: &str,
-        sealed: &[u8],
+        ciphertext: &[u8],
     ) -> Result<(Vec<u8>, KeyMark), EncryptionError> {
-        let toy_key = sealed[0];
+        let toy_key = ciphertext[0];
         if !self.0.lock().keys.contains(&toy_key) {
             return Err(EncryptionError(format!("there is no key {toy_key}")));
         }
-        let body = sealed.strip_prefix(head(toy_key, space, key).as_slice());
+        let body = ciphertext.strip_prefix(head(toy_key, space, key).as_slice());
         let body = body.ok_or_else(|| EncryptionError("it belongs elsewhere".into()))?;
         Ok((
             body.iter().map(|byte| byte ^ toy_key).collect(),
@@ -115,13 +115,13 @@ impl Encryptor for Toy {
     fn allow_plain_text(&self, space: &str) -> Result<(), EncryptionError> {
         let state = self.0.lock();
         match state.is_strict && state.key(space).is_some() {
-            true => Err(EncryptionError("it is not sealed".into())),
+            true => Err(EncryptionError("it is not encrypted".into())),
             false => Ok(()),
         }
     }
 
-    fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool {
-        self.0.lock().key(space) == sealed.map(|sealed| sealed[0])
+    fn is_current(&self, space: &str, ciphertext: Option<&[u8]>) -> bool {
+        self.0.lock().key(space) == ciphertext.map(|ciphertext| ciphertext[0])
     }
 
     fn generation(&self) -> u64 {

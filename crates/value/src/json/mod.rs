@@ -20,6 +20,14 @@ pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
     Ok(value)
 }
 
+/// Like [`parse`], with whether any object has duplicate keys.
+pub fn parse_noting_duplicates(text: &[u8]) -> Result<(Value, bool), SyntaxError> {
+    let (mut scanner, mut has_duplicates) = (JsonScanner::new(text), false);
+    let value = read_noting(&mut scanner, &mut has_duplicates)?;
+    scanner.end()?;
+    Ok((value, has_duplicates))
+}
+
 /// Parses one value without the members of these names, at any depth.
 pub fn outline(text: &[u8], uninteresting: &[&str]) -> Result<Value, SyntaxError> {
     let mut scanner = JsonScanner::new(text);
@@ -62,13 +70,17 @@ pub fn to_string(value: &Value) -> String {
 
 /// Parses the next value.
 pub fn read(scanner: &mut JsonScanner) -> Result<Value, SyntaxError> {
+    read_noting(scanner, &mut false)
+}
+
+fn read_noting(scanner: &mut JsonScanner, has_duplicates: &mut bool) -> Result<Value, SyntaxError> {
     Ok(match scanner.peek()? {
         b'{' => {
             let mut map = Map::default();
             scanner.open_map()?;
             while let Some(key) = scanner.key()? {
-                let value = read(scanner)?;
-                map.insert(key, value);
+                let value = read_noting(scanner, has_duplicates)?;
+                *has_duplicates |= map.insert(key, value).is_some();
             }
             Value::Map(map)
         }
@@ -76,7 +88,7 @@ pub fn read(scanner: &mut JsonScanner) -> Result<Value, SyntaxError> {
             let mut list = Vec::new();
             scanner.open_list()?;
             while scanner.item()? {
-                list.push(read(scanner)?);
+                list.push(read_noting(scanner, has_duplicates)?);
             }
             Value::List(list)
         }

@@ -124,7 +124,7 @@ fn keyed(schema: &Value, path: &Path, violations: &mut Violations) {
             // Kubernetes: the type that is shown is that of the item.
             let place = path.child("items");
             let properties = place.child("properties");
-            for (index, key) in keys.list().iter().enumerate() {
+            for (index, key) in keys.items().enumerate() {
                 match items["properties"].get(key.str()) {
                     Some(property) if matches!(property["type"].str(), "array" | "object") => {
                         let detail =

@@ -79,8 +79,7 @@ impl SchemaOptions {
 /// The schemas of all versions.
 fn schemas(spec: &Value) -> impl Iterator<Item = &Value> {
     spec["versions"]
-        .list()
-        .iter()
+        .items()
         .map(|version| &version["schema"]["openAPIV3Schema"])
 }
 
@@ -92,7 +91,7 @@ pub fn structural_condition(definition: &Value) -> Option<(&'static str, &'stati
     if spec["preserveUnknownFields"].bool() {
         violations.invalid("spec.preserveUnknownFields", true, "must be false");
     }
-    for (index, version) in spec["versions"].list().iter().enumerate() {
+    for (index, version) in spec["versions"].items().enumerate() {
         let schema = &version["schema"]["openAPIV3Schema"];
         if schema.as_map().is_none() {
             continue;

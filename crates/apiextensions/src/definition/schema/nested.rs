@@ -32,7 +32,7 @@ pub(super) fn below(schema: &Value) -> impl Iterator<Item = (String, &Value)> {
     let one = ["items", "additionalProperties", "not"].into_iter();
     let ones = one.map(|name| (name.to_string(), &schema[name]));
     let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| {
-        let items = schema[name].list().iter().enumerate();
+        let items = schema[name].items().enumerate();
         items.map(move |(index, schema)| (format!("{name}[{index}]"), schema))
     });
     let properties = schema["properties"].entries();
@@ -46,7 +46,7 @@ pub(super) fn below(schema: &Value) -> impl Iterator<Item = (String, &Value)> {
 pub(super) fn values(schema: &Value, skip: Skip, path: &Path, violations: &mut Violations) {
     let mut each = |name: &str, skip: &dyn Fn(usize) -> Skip| {
         let path = path.child(name);
-        for (index, below) in schema[name].list().iter().enumerate() {
+        for (index, below) in schema[name].items().enumerate() {
             condition(below, skip(index), &path.index(index), violations);
         }
     };
@@ -134,22 +134,22 @@ fn condition(schema: &Value, skip: Skip, path: &Path, violations: &mut Violation
     }
 }
 
-/// Every field that a condition names must be declared: `place` is where it should be, `told` where it is named.
+/// Every field that a condition names must be declared: `place` is where it should be, `defined_in` where it is named.
 /// Kubernetes: only the conditions at the root are validated (schema/complete.go).
 pub(super) fn complete(
     condition: &Value,
     declared: &Value,
     place: &Path,
-    told: &Path,
+    defined_in: &Path,
     violations: &mut Violations,
 ) {
     if let Some(not) = condition.get("not") {
-        complete_below(not, declared, place, &told.child("not"), violations);
+        complete_below(not, declared, place, &defined_in.child("not"), violations);
     }
     for name in ["allOf", "anyOf", "oneOf"] {
-        let told = told.child(name);
-        for (index, below) in condition[name].list().iter().enumerate() {
-            complete_below(below, declared, place, &told.index(index), violations);
+        let defined_in = defined_in.child(name);
+        for (index, below) in condition[name].items().enumerate() {
+            complete_below(below, declared, place, &defined_in.index(index), violations);
         }
     }
 }
@@ -158,23 +158,24 @@ fn complete_below(
     condition: &Value,
     declared: &Value,
     place: &Path,
-    told: &Path,
+    defined_in: &Path,
     violations: &mut Violations,
 ) {
-    complete(condition, declared, place, told, violations);
+    complete(condition, declared, place, defined_in, violations);
     if let Some(items) = condition.get("items") {
-        let (place, told) = (place.child("items"), told.child("items"));
+        let (place, defined_in) = (place.child("items"), defined_in.child("items"));
         match declared.get("items") {
-            Some(declared) => complete_below(items, declared, &place, &told, violations),
-            None => violations.required(place, &format!("because it is defined in {told}")),
+            Some(declared) => complete_below(items, declared, &place, &defined_in, violations),
+            None => violations.required(place, &format!("because it is defined in {defined_in}")),
         }
     }
-    let (places, tolds) = (place.child("properties"), told.child("properties"));
+    let (places, properties_defined_in) =
+        (place.child("properties"), defined_in.child("properties"));
     for (name, below) in condition["properties"].entries() {
-        let (place, told) = (places.key(name), tolds.key(name));
+        let (place, defined_in) = (places.key(name), properties_defined_in.key(name));
         match declared["properties"].get(name) {
-            Some(declared) => complete_below(below, declared, &place, &told, violations),
-            None => violations.required(place, &format!("because it is defined in {told}")),
+            Some(declared) => complete_below(below, declared, &place, &defined_in, violations),
+            None => violations.required(place, &format!("because it is defined in {defined_in}")),
         }
     }
 }

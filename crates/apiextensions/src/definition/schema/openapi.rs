@@ -101,7 +101,7 @@ fn walk(schema: &Value, around: &SchemaContext, path: &Path, found: &mut SchemaV
     walk(&schema["not"], &plain, &path.child("not"), found);
     for name in ["allOf", "oneOf", "anyOf"] {
         let path = path.child(name);
-        for (index, below) in schema[name].list().iter().enumerate() {
+        for (index, below) in schema[name].items().enumerate() {
             walk(below, &plain, &path.index(index), found);
         }
     }

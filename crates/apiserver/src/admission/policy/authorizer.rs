@@ -9,13 +9,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use mizzen_authorization::{Attributes, AttributesTarget, ResourceAttributes};
 use mizzen_cel::library::{
     Authorize, AuthorizerCheck, AuthorizerDecision, CheckSubject, CheckTarget, CheckedResource,
 };
 use mizzen_object::User;
 
 use crate::admission::webhook::VersionedAttributes as Admission;
-use crate::authorization::{self, Attributes};
 use crate::server::ServerParts;
 
 /// The authorization checks of a request's expressions. Each is made once.
@@ -131,21 +131,19 @@ impl fmt::Debug for AuthorizerChecks {
     }
 }
 
-fn target(target: &CheckTarget) -> authorization::AttributesTarget<'_> {
+fn target(target: &CheckTarget) -> AttributesTarget<'_> {
     match target {
-        CheckTarget::Path(path) => authorization::AttributesTarget::NonResource(path),
-        CheckTarget::Resource(resource) => {
-            authorization::AttributesTarget::Resource(authorization::ResourceAttributes {
-                group: &resource.group,
-                version: "*",
-                resource: &resource.resource,
-                subresource: &resource.subresource,
-                namespace: &resource.namespace,
-                name: &resource.name,
-                fields: &resource.field_selector,
-                labels: &resource.label_selector,
-            })
-        }
+        CheckTarget::Path(path) => AttributesTarget::NonResource(path),
+        CheckTarget::Resource(resource) => AttributesTarget::Resource(ResourceAttributes {
+            group: &resource.group,
+            version: "*",
+            resource: &resource.resource,
+            subresource: &resource.subresource,
+            namespace: &resource.namespace,
+            name: &resource.name,
+            fields: &resource.field_selector,
+            labels: &resource.label_selector,
+        }),
     }
 }
 

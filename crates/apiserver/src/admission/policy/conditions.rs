@@ -11,7 +11,6 @@ use super::authorizer::AuthorizerChecks;
 use super::spec::{PolicyExpression, Variables};
 use crate::admission::webhook::VersionedAttributes;
 use crate::admission::webhook::matching::MatchedVersion;
-use crate::authorization;
 
 /// Whether all conditions are true. A single false one decides, whatever the errors of the rest. The error is for
 /// `failurePolicy: Fail`.
@@ -44,7 +43,7 @@ pub(super) async fn hold(
     if problems.is_empty() {
         Ok(true)
     } else {
-        Err(authorization::join_errors(&problems))
+        Err(mizzen_authorization::join_errors(&problems))
     }
 }
 

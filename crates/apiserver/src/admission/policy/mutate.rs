@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use mizzen_object::decode::decode;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Cause, Status};
 use mizzen_value::{Str, Value, json};
 
@@ -52,7 +53,7 @@ impl PolicyRounds {
     pub(crate) async fn mutate(
         &mut self,
         attributes: &VersionedAttributes<'_>,
-        object: &mut Value,
+        object: &mut CanonicalObject,
         second: bool,
     ) -> Result<bool, Status> {
         let server = attributes.call.server;
@@ -62,16 +63,16 @@ impl PolicyRounds {
             return Ok(false);
         }
         let (invocations, mut problems) = invocations(&found, &attributes.with(object)).await;
-        if second && self.last != *object {
+        if second && self.last != **object {
             self.changed();
         }
         let mut any = false;
         for invocation in &invocations {
-            let before = object.clone();
+            let before = Value::clone(object);
             let (applied, failures) = self.invoke(invocation, attributes, object, second).await?;
             any |= applied;
             problems.extend(failures);
-            if *object != before {
+            if **object != before {
                 self.changed();
             }
             if invocation.bound.policy.reinvoked {
@@ -82,7 +83,7 @@ impl PolicyRounds {
         if any {
             self.changed();
         }
-        self.last = object.clone();
+        self.last = Value::clone(object);
         deny(&attributes.with(object), problems).map(|()| any)
     }
 
@@ -95,7 +96,7 @@ impl PolicyRounds {
         &self,
         invocation: &PolicyInvocation,
         attributes: &VersionedAttributes<'_>,
-        object: &mut Value,
+        object: &mut CanonicalObject,
         second: bool,
     ) -> Result<(bool, Vec<Problem>), Status> {
         let (policy, mut problems) = (&invocation.bound.policy, Vec::new());
@@ -124,7 +125,7 @@ impl PolicyRounds {
                             return Err(Status::internal(strict_error(&decoded.complaints)));
                         }
                     }
-                    *object = attributes
+                    **object = attributes
                         .taken_back(&mutated, &invocation.version.resource)
                         .await?;
                     activation.object = attributes

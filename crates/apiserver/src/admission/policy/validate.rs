@@ -1,11 +1,13 @@
 //! Validating policies: denials, warnings and audit annotations.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use mizzen_cel as cel;
 use mizzen_object::{Cause, Status};
 use mizzen_registry::Key;
 use mizzen_value::{Str, Value, json, value};
+use tokio::time::Instant;
 
 use super::activation::{
     BUDGET, ExpressionBatch, OptionalVariables, OutOfBudget, PolicyActivation,
@@ -52,6 +54,8 @@ struct PolicyDecision {
     reason: Str,
     /// The index of the validation.
     at: usize,
+    /// The label in metrics.
+    error_type: &'static str,
 }
 
 impl PolicyDecision {
@@ -60,6 +64,7 @@ impl PolicyDecision {
             message: message.into(),
             reason: "Invalid".into(),
             at: 0,
+            error_type: "invalid_error",
         }
     }
 }
@@ -119,8 +124,10 @@ impl PolicyEvaluation<'_> {
                 if let Some(activation) = &mut activation {
                     activation.namespace = namespace(attributes)?;
                     activation.params = params;
+                    let began = Instant::now();
                     let result = validate_with(policy, activation).await;
                     collect(&mut collected, &result.notes);
+                    self.observe((policy, binding), &result, began.elapsed());
                     self.enforce(policy, binding, result);
                 }
             }
@@ -144,6 +151,30 @@ impl PolicyEvaluation<'_> {
             };
             let decision = PolicyDecision::new(format!("failed to configure {what}: {why}"));
             self.deny(policy, binding, decision);
+        }
+    }
+
+    /// Kubernetes: each action of a failed validation is counted, a success as `allow`.
+    fn observe(
+        &self,
+        (policy, binding): (&PolicySpec, &PolicyBinding),
+        result: &ValidateResult,
+        took: Duration,
+    ) {
+        let metrics = &self.attributes.call.server.metrics.admission;
+        let names = (&*policy.name, &*binding.name);
+        if result.decisions.is_empty() {
+            metrics.observe_validating_policy(names, "no_error", "allow", took);
+        }
+        for decision in &result.decisions {
+            for action in &binding.actions {
+                let action = match action {
+                    ValidationAction::Deny => "deny",
+                    ValidationAction::Warn => "warn",
+                    ValidationAction::Audit => "audit",
+                };
+                metrics.observe_validating_policy(names, decision.error_type, action, took);
+            }
         }
     }
 
@@ -273,7 +304,12 @@ async fn validate_with(policy: &PolicySpec, activation: &PolicyActivation) -> Va
     }
     let decisions = match decisions(policy, activation).await {
         Ok(decisions) => decisions,
-        Err(error) => return ValidateResult::failed(policy, error.to_string()),
+        Err(error) => {
+            let mut result = ValidateResult::failed(policy, error.to_string());
+            let decisions = result.decisions.iter_mut();
+            decisions.for_each(|decision| decision.error_type = "out_of_budget");
+            return result;
+        }
     };
     match notes(policy, activation).await {
         Ok(notes) => ValidateResult { decisions, notes },
@@ -323,6 +359,7 @@ async fn decisions(
                 message: validation.message(message),
                 reason: validation.reason.clone(),
                 at,
+                error_type: "no_error",
             })
         }
     });

@@ -1,12 +1,12 @@
 //! Warnings and audit annotations of webhooks.
 
+use mizzen_audit::AuditLevel;
 use mizzen_value::{json, value};
 
 use super::attributes::VersionedAttributes;
 use super::configuration::AdmissionWebhook;
 use super::review::WebhookResponse;
 use crate::admission::annotate;
-use crate::audit::AuditLevel;
 
 /// Adds the warnings and audit annotations of a response.
 pub(super) fn note(

@@ -20,6 +20,13 @@ pub(crate) enum AdmissionOperation {
 }
 
 impl AdmissionOperation {
+    pub(crate) const ALL: [AdmissionOperation; 4] = [
+        AdmissionOperation::Create,
+        AdmissionOperation::Update,
+        AdmissionOperation::Delete,
+        AdmissionOperation::Connect,
+    ];
+
     /// As in rules and reviews.
     pub(crate) fn word(self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_object::Status;
+use mizzen_outgoing::CallLimit;
 use mizzen_value::clock::uuid;
 use mizzen_value::json;
 use tokio::time::Instant;
@@ -13,7 +14,7 @@ use super::attributes::VersionedAttributes;
 use super::matching::WebhookInvocation;
 use super::rejection::no_dry_run;
 use super::review::{self, WebhookResponse};
-use crate::outgoing::CallLimit;
+use crate::admission::metrics::WebhookOutcome;
 use crate::server::ServerParts;
 
 /// The largest response of a webhook: enough for a patch that replaces the largest object, encoded twice.
@@ -24,6 +25,8 @@ const MAX_RESPONSE: usize = 8 * 1024 * 1024;
 pub(super) enum CallFailure {
     /// The call failed or the response is invalid; `failurePolicy` decides.
     Call(String),
+    /// The webhook denies the request.
+    Denied(Status),
     /// The request is rejected whatever the `failurePolicy`.
     Refused(Status),
 }
@@ -36,7 +39,16 @@ impl CallFailure {
                 "failed calling webhook {}: {why}",
                 json::quote(name)
             )),
-            CallFailure::Refused(status) => status,
+            CallFailure::Denied(status) | CallFailure::Refused(status) => status,
+        }
+    }
+
+    /// The outcome in metrics.
+    pub(super) fn outcome(&self, ignored: bool) -> WebhookOutcome {
+        match self {
+            CallFailure::Call(_) => WebhookOutcome::Failed { ignored },
+            CallFailure::Denied(status) => WebhookOutcome::Denied(status.code),
+            CallFailure::Refused(_) => WebhookOutcome::Internal,
         }
     }
 }

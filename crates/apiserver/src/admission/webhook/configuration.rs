@@ -4,6 +4,7 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 
 use mizzen_object::Status;
+use mizzen_outgoing::WebhookClient;
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 use mizzen_value::{Str, Value};
 
@@ -11,7 +12,6 @@ use super::failing_open::FailingOpen;
 use super::matching::{MatchIndex, Matching};
 use crate::admission::policy::MatchConditions;
 use crate::catalog::Catalog;
-use crate::outgoing::WebhookClient;
 
 /// The webhooks that are configured.
 pub(crate) struct Webhooks {

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_webhook_is_named_once_a_minute_with_what_was_not_said() {
+    async fn a_failing_open_webhook_is_logged_once_a_minute_with_the_suppressed_count() {
         let failing = FailingOpen::default();
         let count = |name: &str| failing.count(("c".into(), name.into()));
         assert_eq!((count("a"), count("b")), (Some(0), Some(0)));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_remembered_is_bounded() {
+    async fn the_series_are_bounded() {
         let failing = FailingOpen::default();
         for n in 0..3 * MOST {
             failing.count(("c".into(), n.to_string().into()));

@@ -364,7 +364,7 @@ mod tests {
     use mizzen_value::value;
 
     #[test]
-    fn a_rule_names_resources_and_what_is_below_them() {
+    fn a_rule_names_resources_and_subresources() {
         let rule = MatchRule::parse(&value!({ "resources": ["pods", "pods/*", "*/scale"] }));
         let names: Vec<(&str, &str)> = rule
             .resources

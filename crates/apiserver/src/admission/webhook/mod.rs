@@ -18,7 +18,7 @@ mod rejection;
 mod review;
 mod validate;
 
-pub(crate) use attributes::VersionedAttributes;
+pub(crate) use attributes::{AdmissionOperation, VersionedAttributes};
 pub(crate) use configuration::Webhooks;
 pub(crate) use mutate::WebhookRounds;
 pub(crate) use validate::validate;

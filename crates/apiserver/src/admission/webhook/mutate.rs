@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use mizzen_audit::Layer;
 use mizzen_object::Status;
 use mizzen_object::decode::decode;
 use mizzen_object::patch::JsonPatch;
+use mizzen_object::schema::CanonicalObject;
 use mizzen_registry::Resource;
 use mizzen_value::{Str, Value, json};
 use tokio::time::Instant;
@@ -16,7 +18,7 @@ use super::call::{CallFailure, out_of_time, prepare};
 use super::matching::{WebhookInvocation, candidates, invocation};
 use super::rejection::rejection;
 use super::review::WebhookResponse;
-use crate::audit::Layer;
+use crate::admission::metrics::{CalledWebhook, WebhookOutcome};
 use crate::decode;
 use crate::verbs::patch;
 
@@ -36,7 +38,7 @@ impl WebhookRounds {
     pub(crate) async fn mutate(
         &mut self,
         attributes: &VersionedAttributes<'_>,
-        object: Option<&mut Value>,
+        object: Option<&mut CanonicalObject>,
         second: bool,
     ) -> Result<bool, Status> {
         let server = attributes.call.server;
@@ -54,7 +56,7 @@ impl WebhookRounds {
             return Ok(false);
         };
         // Plug-ins may have changed the object since the first round.
-        if second && self.last != *object {
+        if second && self.last != **object {
             self.changed();
         }
         let mut any = false;
@@ -69,13 +71,13 @@ impl WebhookRounds {
             if let Some(changed) = self.call(&now, invocation, second).await? {
                 self.changed();
                 any = true;
-                *object = changed;
+                **object = changed;
             }
             if webhook.reinvoked {
                 self.waiting.insert(webhook.id.clone());
             }
         }
-        self.last = object.clone();
+        self.last = Value::clone(object);
         Ok(any)
     }
 
@@ -106,6 +108,17 @@ impl WebhookRounds {
             .request
             .record
             .add_latency_since(Layer::MutatingWebhook, started);
+        let called = CalledWebhook {
+            name: &webhook.name,
+            step: "admit",
+            operation: attributes.operation,
+        };
+        let result = match &outcome {
+            Ok(_) => WebhookOutcome::Allowed,
+            Err(failure) => failure.outcome(webhook.ignores_failure),
+        };
+        let metrics = &attributes.call.server.metrics.admission;
+        metrics.observe_webhook(called, result, started.elapsed());
         annotations::mutated(attributes, webhook, round, matches!(outcome, Ok(Some(_))));
         match outcome {
             Err(CallFailure::Call(why)) if webhook.ignores_failure => {
@@ -136,7 +149,7 @@ async fn apply_response(
     let name = &invocation.webhook.name;
     annotations::note(attributes, &invocation.webhook, response);
     if !response.allowed {
-        return Err(CallFailure::Refused(rejection(name, &response.status)));
+        return Err(CallFailure::Denied(rejection(name, &response.status)));
     }
     if response.patch.is_empty() {
         return Ok(None);
@@ -189,15 +202,15 @@ impl VersionedAttributes<'_> {
     ) -> Result<Value, Status> {
         let (text, kind) = (json::to_string(patched), resource.kind());
         let root = self.other_root().unwrap_or(&kind.root);
-        let mut object = decode(root, text.as_bytes())
+        let object = decode(root, text.as_bytes())
             .map_err(Status::internal)?
             .value;
         if self.other_root().is_some() {
             return Ok(object);
         }
-        decode::apply_defaults(kind, &mut object).map_err(Status::internal)?;
+        let object = decode::apply_defaults(kind, object).map_err(Status::internal)?;
         match kind.gvk == self.call.resource.kind().gvk {
-            true => Ok(object),
+            true => Ok(object.into_value()),
             false => self.call.resource.convert_from(&object, resource).await,
         }
     }

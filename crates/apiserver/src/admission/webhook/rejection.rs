@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_the_webhook_says() {
+    fn a_rejection_has_the_message_of_the_webhook() {
         check(&Value::Null, (400, "", "denied without explanation"));
         check(
             &value!({ "message": "no", "code": 403, "reason": "Forbidden" }),

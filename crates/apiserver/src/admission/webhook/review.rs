@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_must_be_to_our_question() {
+    fn a_response_must_have_the_uid_of_the_review() {
         check(r#"{"uid":"u","allowed":true}"#, true, "fine");
         check("null", true, "webhook response was absent");
         check(
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_and_its_type_come_together_and_only_from_who_may_change() {
+    fn a_patch_has_a_type_and_comes_only_from_mutating_webhooks() {
         check(
             r#"{"uid":"u","patch":"W10="}"#,
             true,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mizzen_audit::Layer;
 use mizzen_object::Status;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -13,7 +14,7 @@ use super::configuration::AdmissionWebhook;
 use super::matching::{candidates, invocation};
 use super::rejection::rejection;
 use super::review::WebhookResponse;
-use crate::audit::Layer;
+use crate::admission::metrics::{CalledWebhook, WebhookOutcome};
 use crate::server::ServerParts;
 
 /// Calls the webhooks that match a write. Of several denials the client gets that of the first webhook.
@@ -37,12 +38,28 @@ pub(crate) async fn validate(attributes: &VersionedAttributes<'_>) -> Result<(),
     let mut running = JoinSet::new();
     for (at, invocation) in calls.iter().enumerate() {
         match prepare(attributes, invocation).await {
-            Ok(prepared) => drop(running.spawn(async move { (at, prepared.call(false).await) })),
+            Ok(prepared) => drop(running.spawn(async move {
+                let began = Instant::now();
+                let response = prepared.call(false).await;
+                (at, response, began.elapsed())
+            })),
             Err(failure) => outcomes[at] = settle(server, &invocation.webhook, Err(failure)),
         }
     }
     while let Some(done) = running.join_next().await {
-        let (at, response) = done.map_err(Status::internal)?;
+        let (at, response, took) = done.map_err(Status::internal)?;
+        let called = CalledWebhook {
+            name: &calls[at].webhook.name,
+            step: "validating",
+            operation: attributes.operation,
+        };
+        let result = match &response {
+            Ok(response) if response.allowed => WebhookOutcome::Allowed,
+            Ok(response) => WebhookOutcome::Denied(rejection(called.name, &response.status).code),
+            Err(failure) => failure.outcome(calls[at].webhook.ignores_failure),
+        };
+        let metrics = &server.metrics.admission;
+        metrics.observe_webhook(called, result, took);
         if let Ok(response) = &response {
             annotations::note(attributes, &calls[at].webhook, response);
         }

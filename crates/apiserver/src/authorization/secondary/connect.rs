@@ -1,10 +1,9 @@
 //! Streams to a pod: a WebSocket is opened with GET, whose verb is `get`, but is as powerful as
 //! POST.
 
+use mizzen_authorization::Attributes;
 use mizzen_object::Status;
 
-use crate::authorization::Attributes;
-use crate::authorization::request::request_attributes;
 use crate::verbs::ResourceCall;
 
 /// Authorizes `create` on the subresource, whatever the verb of the request. Kubernetes: core/pod/rest/authorize.go.
@@ -14,7 +13,7 @@ pub async fn authorize_connect(call: &ResourceCall<'_>, verb: &str) -> Result<()
     }
     let attributes = Attributes {
         verb: "create",
-        ..request_attributes(call.request)
+        ..call.request.attributes()
     };
     let decision = call
         .server

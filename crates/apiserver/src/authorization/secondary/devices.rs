@@ -6,13 +6,14 @@
 
 use std::collections::BTreeSet;
 
+use mizzen_authorization::{
+    Attributes, AttributesTarget, ResourceAttributes, associated_node, denial_reason, forbidden,
+};
 use mizzen_object::{Path, ViolationReason, Violations, schema};
 use mizzen_registry::Key;
 use mizzen_value::Value;
 
 use super::AuthorizedWrite;
-use crate::authorization::impersonate::{associated_node, denial_reason};
-use crate::authorization::{Attributes, AttributesTarget, ResourceAttributes, forbidden};
 
 /// The namespace label that allows claims with admin access.
 const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";

@@ -12,11 +12,11 @@ mod parameters;
 
 pub use connect::authorize_connect;
 
+use mizzen_authorization::{Attributes, AttributesTarget, Decision, ResourceAttributes};
 use mizzen_object::Violations;
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
-use super::{Attributes, AttributesTarget, Decision, ResourceAttributes};
 use crate::verbs::ResourceCall;
 
 /// Authorizes the content of `new`. Denials are added to the `violations` of validation; none if

@@ -6,14 +6,13 @@
 //! as `*`. Kubernetes:
 //! admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go.
 
+use mizzen_authorization::{ResourceAttributes, go_value};
 use mizzen_object::{Path, Violations};
 use mizzen_registry::Key;
 use mizzen_value::{Str, Value};
 
 use super::AuthorizedWrite;
 use crate::aggregation;
-use crate::authorization::ResourceAttributes;
-use crate::authorization::impersonate::go_value;
 use crate::server::ServerParts;
 
 /// Adds a violation if the paramKind of a policy is new and its author may not read all objects of

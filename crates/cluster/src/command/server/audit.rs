@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use mizzen_apiserver::audit::{
+use mizzen_audit::{
     AuditLogFormat, AuditOptions, AuditPolicy, AuditWebhookOptions, BatchOptions, Delivery,
     DeliveryMode, LogFile, Throttle, Truncation,
 };
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_make_no_sense_are_refused() {
+    fn invalid_numbers_are_rejected() {
         check_refused(
             &["--audit-webhook-batch-buffer-size=0"],
             "invalid audit batch webhook buffer size 0, must be a positive number",
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_makes_no_sense_is_found_at_start() {
+    fn an_invalid_policy_fails_the_start() {
         let sound = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
         assert!(setup(sound).unwrap().unwrap().log.is_some());
         let problem = setup(&sound.replace("Metadata", "All")).unwrap_err();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use mizzen_apiserver::ServiceAccountTokens;
-use mizzen_apiserver::authentication::{
+use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
+use mizzen_authentication::ServiceAccountTokens;
+use mizzen_authentication::{
     Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, ProxyHeaders,
     ReviewVersion, StaticTokens, TokenFileWarning, TokenWebhook, WebhookOptions,
 };
-use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
 use mizzen_registry::Registry;
 use mizzen_value::Str;
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_makes_no_sense_changes_nothing() {
+    async fn an_invalid_file_changes_nothing() {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
         let own = ["https://own".into()];

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mizzen_apiserver::authorization::webhook::WebhookSettings;
-use mizzen_apiserver::authorization::{
+use mizzen_authorization::webhook::WebhookSettings;
+use mizzen_authorization::{
     Authorization, AuthorizationConfigurationError, AuthorizerConfiguration, AuthorizerType,
 };
 use mizzen_value::json;

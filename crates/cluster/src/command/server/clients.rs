@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mizzen_apiserver::ClientIdentity;
+use mizzen_bootstrap::pki::{check_pair, read_certificates};
 use mizzen_controlplane::Options;
 
 use super::{invalid_file, text};
 use crate::compose::ComposeError;
-use crate::pki::{check_pair, read_certificates};
 
 /// The arguments of the server as a client.
 #[derive(Args, Clone)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mizzen_apiserver::jose::{ALGORITHMS, Algorithm};
+use mizzen_authentication::jose::{ALGORITHMS, Algorithm};
 use mizzen_value::{Value, json, value};
 
 use super::{invalid_file, text};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use mizzen_apiserver::authentication::ProxyHeaders;
+use mizzen_authentication::ProxyHeaders;
 
 use super::invalid_file;
 use crate::compose::ComposeError;

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use mizzen_apiserver::ServiceAccountTokens;
-use mizzen_apiserver::jose::PublicKey;
+use mizzen_authentication::ServiceAccountTokens;
+use mizzen_authentication::jose::PublicKey;
+use mizzen_bootstrap::token_key::{TokenKey, public_keys};
 use mizzen_cel::library::parse_reference;
 use mizzen_value::json::quote;
 
 use super::{duration, invalid_file, text};
 use crate::compose::ComposeError;
-use crate::token_key::{TokenKey, public_keys};
 
 /// The arguments of service accounts.
 #[derive(Args, Clone)]

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use mizzen_apiserver::authentication::{Authorities, TrustedAuthorities};
 use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
+use mizzen_authentication::{Authorities, TrustedAuthorities};
+use mizzen_bootstrap::pki::{Authority, FRONT_PROXY_CLIENT};
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::{invalid_file, text};
 use crate::compose::ComposeError;
-use crate::pki::{Authority, FRONT_PROXY_CLIENT};
 
 /// The arguments of client certificates.
 #[derive(Args, Clone)]

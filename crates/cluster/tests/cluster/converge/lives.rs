@@ -1,70 +1,68 @@
 //! The life of pods and nodes in a whole control plane.
 
-use std::time::Duration;
+use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
+use mizzen_node as node;
+use mizzen_sdk::clock;
+use mizzen_testing::Cluster;
 
-use mizzen_sdk::resource::{NODES, PODS};
-use mizzen_sdk::{Key, Object};
-use mizzen_value::{Value, json};
-
-use super::faults::SeededRandom;
-use super::world::World;
-
-async fn world() -> World {
-    let mut world = World::new(SeededRandom::new(1)).await;
-    world.start().await;
-    world.pass(Duration::from_secs(5)).await;
-    world
-}
-
-fn conditions(object: &Value) -> Vec<String> {
-    let conditions = object["status"]["conditions"].list().iter();
-    conditions
-        .map(|one| format!("{}={}", one["type"].str(), one["status"].str()))
-        .collect()
-}
+use super::{cluster, is_ready, pass};
 
 /// The conditions of a pod in the order in which they appeared.
-async fn history(world: &World, name: &str) -> Vec<String> {
-    let path = format!(
-        "/api/v1/namespaces/default/pods?watch=true&resourceVersion=1&timeoutSeconds=1&fieldSelector=metadata.name={name}"
-    );
-    let request = http::Request::get(path).body(Vec::new()).unwrap();
-    let text = world.api.client().request_text(request).await.unwrap();
-    let events = text
-        .lines()
-        .map(|line| json::parse(line.as_bytes()).unwrap());
-    let mut all: Vec<String> = events
-        .map(|event| conditions(&event["object"]).join(" "))
+async fn history(cluster: &Cluster, name: &str) -> Vec<String> {
+    let show = |one: &PodCondition| format!("{}={}", one.type_, one.status);
+    let states = cluster.history::<Pod>(name).await.into_iter();
+    let mut all: Vec<String> = states
+        .map(|pod| pod.status.and_then(|status| status.conditions))
+        .map(|conditions| conditions.iter().flatten().map(show).collect::<Vec<_>>())
+        .map(|conditions| conditions.join(" "))
         .collect();
     all.dedup();
     all
+}
+
+/// Starts one more node, `late-0`.
+fn start_late_node(cluster: &Cluster) {
+    let clock = clock::following(cluster.clock().clone());
+    cluster.run("late", move |client| {
+        node::run(node::Options {
+            prefix: "late".into(),
+            clock: clock.clone(),
+            ..node::Options::simulated(client, 1)
+        })
+    });
 }
 
 const SCHEDULED: &str = "PodScheduled=True";
 const CREATING: &str = "PodReadyToStartContainers=False Initialized=True Ready=False ContainersReady=False PodScheduled=True";
 const READY: &str = "PodReadyToStartContainers=True Initialized=True Ready=True ContainersReady=True PodScheduled=True";
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn the_conditions_of_a_new_pod_appear_in_their_order() {
-    let world = world().await;
-    world
-        .apply("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {containers: [{name: c, image: i}]}}")
+    let cluster = cluster().await;
+    cluster
+        .apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}")
         .await;
-    world.pass(Duration::from_secs(10)).await;
-    assert_eq!(history(&world, "p").await, ["", SCHEDULED, CREATING, READY]);
+    pass(&cluster, 10).await;
+    assert_eq!(
+        history(&cluster, "p").await,
+        ["", SCHEDULED, CREATING, READY]
+    );
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_unschedulable_pod_is_scheduled_when_a_node_appears() {
-    let world = world().await;
-    world
-        .apply("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {nodeSelector: {kubernetes.io/hostname: late-0}, containers: [{name: c, image: i}]}}")
+    let cluster = cluster().await;
+    cluster
+        .apply(
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeSelector: {kubernetes.io/hostname: late-0}, \
+             containers: [{name: c, image: i}]}}",
+        )
         .await;
-    world.pass(Duration::from_secs(10)).await;
-    let _late = world.nodes("late", 1);
-    world.pass(Duration::from_secs(60)).await;
+    pass(&cluster, 10).await;
+    start_late_node(&cluster);
+    pass(&cluster, 60).await;
     assert_eq!(
-        history(&world, "p").await,
+        history(&cluster, "p").await,
         ["", "PodScheduled=False", SCHEDULED, CREATING, READY]
     );
 }
@@ -72,80 +70,68 @@ async fn an_unschedulable_pod_is_scheduled_when_a_node_appears() {
 /// A pod on the node that is lost.
 fn pod(name: &str, tolerations: &str) -> String {
     format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, spec: {{nodeName: late-0, \
-         tolerations: {tolerations}, containers: [{{name: c, image: i}}]}}}}"
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{nodeName: late-0, tolerations: {tolerations}, \
+         containers: [{{name: c, image: i}}]}}}}"
     )
 }
 
-async fn node(world: &World) -> (Vec<String>, String) {
-    let node = world
-        .api
-        .get(&NODES, &Key::new("", "late-0"))
-        .await
-        .unwrap();
-    let taints = node["spec"]["taints"].list().iter();
-    let taints = taints
-        .map(|taint| format!("{}:{}", taint["key"].str(), taint["effect"].str()))
-        .collect();
-    let ready = conditions(&node)
-        .into_iter()
-        .find(|condition| condition.starts_with("Ready="));
-    (taints, ready.unwrap_or_default())
+/// The taints of the node, and whether it is ready.
+async fn late_node(cluster: &Cluster) -> (Vec<String>, String) {
+    let node = cluster.get::<Node>("late-0").await;
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let taints = taints.into_iter();
+    let taints = taints.map(|taint| format!("{}:{}", taint.key, taint.effect));
+    let conditions = node.status.and_then(|status| status.conditions);
+    let mut conditions = conditions.into_iter().flatten();
+    let ready = conditions.find(|condition| condition.type_ == "Ready");
+    let ready = ready.map(|condition| condition.status);
+    (taints.collect(), ready.unwrap_or_default())
 }
 
-async fn find(world: &World, name: &str) -> Option<Object> {
-    let pods = world
-        .api
-        .list(&PODS, "default", &Default::default())
-        .await
-        .unwrap();
-    pods.into_iter().find(|pod| pod.name() == name)
-}
-
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_unreachable_node_becomes_ready_again() {
-    let world = world().await;
-    let late = world.nodes("late", 1);
-    world.pass(Duration::from_secs(30)).await;
-    world.apply(&pod("patient", "[{operator: Exists}]")).await;
-    world.apply(&pod("hasty", "[]")).await;
-    world.pass(Duration::from_secs(10)).await;
-    assert_eq!(node(&world).await, (vec![], "Ready=True".into()));
-    let is_ready = |pod: &Object| conditions(pod).contains(&"Ready=True".to_owned());
+    let cluster = cluster().await;
+    start_late_node(&cluster);
+    pass(&cluster, 30).await;
+    cluster.apply(&pod("patient", "[{operator: Exists}]")).await;
+    cluster.apply(&pod("hasty", "[]")).await;
+    pass(&cluster, 10).await;
+    assert_eq!(late_node(&cluster).await, (vec![], "True".into()));
     for name in ["patient", "hasty"] {
-        assert!(is_ready(&find(&world, name).await.unwrap()), "{name}");
+        assert!(is_ready(&cluster.get::<Pod>(name).await), "{name}");
     }
 
-    drop(late);
-    world.pass(Duration::from_secs(120)).await;
+    cluster.stop("late");
+    pass(&cluster, 120).await;
     let lost = [
         "node.kubernetes.io/unreachable:NoSchedule",
         "node.kubernetes.io/unreachable:NoExecute",
     ];
     assert_eq!(
-        node(&world).await,
-        (lost.map(String::from).into(), "Ready=Unknown".into())
+        late_node(&cluster).await,
+        (lost.map(String::from).into(), "Unknown".into())
     );
+    let is_terminating = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
     assert!(
-        !find(&world, "hasty").await.unwrap().is_terminating(),
-        "everybody is patient for five minutes"
+        !is_terminating(&cluster.get("hasty").await),
+        "pods tolerate a lost node for five minutes"
     );
-    world.pass(Duration::from_secs(300)).await;
+    pass(&cluster, 300).await;
     let (patient, hasty) = (
-        find(&world, "patient").await.unwrap(),
-        find(&world, "hasty").await.unwrap(),
+        cluster.get::<Pod>("patient").await,
+        cluster.get::<Pod>("hasty").await,
     );
-    assert!(!is_ready(&patient) && !patient.is_terminating());
+    assert!(!is_ready(&patient) && !is_terminating(&patient));
     assert!(
-        !is_ready(&hasty) && hasty.is_terminating(),
-        "it is told to go, and nobody is there to say that it has"
+        !is_ready(&hasty) && is_terminating(&hasty),
+        "no kubelet confirms that it is gone"
     );
 
-    let _late = world.nodes("late", 1);
-    world.pass(Duration::from_secs(60)).await;
-    assert_eq!(node(&world).await, (vec![], "Ready=True".into()));
-    let back = find(&world, "patient").await.unwrap();
-    assert!(is_ready(&back), "{:?}", conditions(&back));
-    assert_eq!(back["metadata"]["uid"], patient["metadata"]["uid"]);
-    assert!(find(&world, "hasty").await.is_none());
+    start_late_node(&cluster);
+    pass(&cluster, 60).await;
+    assert_eq!(late_node(&cluster).await, (vec![], "True".into()));
+    let back = cluster.get::<Pod>("patient").await;
+    assert!(is_ready(&back), "{:?}", back.status);
+    assert_eq!(back.metadata.uid, patient.metadata.uid);
+    assert!(cluster.find::<Pod>("hasty").await.is_none());
 }

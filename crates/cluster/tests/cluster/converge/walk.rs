@@ -1,115 +1,85 @@
 //! The life of a Deployment step by step: which component does what, in which order.
 
-use std::time::Duration;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ObjectMeta;
+use mizzen_testing::Step;
 
-use http::Method;
-use mizzen_sdk::api::DeleteOptions;
-use mizzen_sdk::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
-use mizzen_sdk::{Key, Object};
+use super::{cluster, is_ready, pass};
 
-use super::faults::{SeededRandom, Write};
-use super::picture::is_ready;
-use super::scenario::{Action, Step};
-use super::world::World;
-
-const WEB: Step = Step {
-    action: Action::Apply(include_str!("web.yaml")),
-    seconds: 0,
-};
-
-/// The index of the first write of a user to a path. Names have a random suffix, so a part of the path is matched.
+/// Asserts that these components did this in this order. Names have a random suffix, so the beginning of the object and a
+/// part of what happened are matched.
 #[track_caller]
-fn at(writes: &[Write], actor: &str, method: Method, part: &str) -> usize {
-    let found = writes.iter().position(|write| {
-        write.actor == actor && write.method == method && write.path.contains(part)
-    });
-    found.unwrap_or_else(|| panic!("{actor} never did {method} {part}; there is {writes:#?}"))
+fn in_order(steps: &[Step], expected: &[(&str, &str, &str)]) {
+    let at = |(actor, object, what): &(&str, &str, &str)| {
+        let found = steps.iter().position(|step| {
+            &*step.actor == *actor && step.object.starts_with(object) && step.what.contains(what)
+        });
+        let lines = || {
+            steps
+                .iter()
+                .map(|step| format!("{step}\n"))
+                .collect::<String>()
+        };
+        found.unwrap_or_else(|| panic!("no step {actor} {object} {what}; there are\n{}", lines()))
+    };
+    let places: Vec<usize> = expected.iter().map(at).collect();
+    assert!(places.is_sorted(), "{expected:?} happened at {places:?}");
 }
 
-/// Asserts that these writes happened in this order.
-#[track_caller]
-fn in_order(writes: &[Write], steps: &[(&str, Method, &str)]) {
-    let places: Vec<usize> = steps
-        .iter()
-        .map(|(actor, method, part)| at(writes, actor, method.clone(), part))
-        .collect();
-    assert!(places.is_sorted(), "{steps:?} were done at {places:?}");
+/// The UID of the first owner.
+fn owner(metadata: &ObjectMeta) -> Option<String> {
+    let owners = metadata.owner_references.iter().flatten();
+    owners.map(|owner| owner.uid.clone()).next()
 }
 
-async fn pods(world: &World) -> Vec<Object> {
-    world
-        .api
-        .list(&PODS, "default", &Default::default())
-        .await
-        .unwrap()
-}
-
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_deployment_gets_running_pods_and_replaces_a_failed_one() {
-    let mut world = World::new(SeededRandom::new(1)).await;
-    world.start().await;
-    world.pass(Duration::from_secs(5)).await;
-    world.writes();
-
-    world.perform(&WEB).await;
-    world.pass(Duration::from_secs(5)).await;
-    let writes = world.writes();
+    let cluster = cluster().await;
+    let n_before = cluster.steps().len();
+    cluster.apply(include_str!("web.yaml")).await;
+    pass(&cluster, 5).await;
     in_order(
-        &writes,
+        &cluster.steps()[n_before..],
         &[
-            ("deployment-controller", Method::POST, "/replicasets"),
-            ("replicaset-controller", Method::POST, "/pods"),
-            ("scheduler", Method::POST, "/binding"),
-            ("kubelet", Method::PATCH, "/status"),
+            ("deployment-controller", "replicasets/", "created"),
+            ("replicaset-controller", "pods/", "created"),
+            ("scheduler", "pods/", "binding"),
+            ("kubelet", "pods/", "status"),
         ],
     );
-    let deployment = world
-        .api
-        .get(&DEPLOYMENTS, &Key::new("default", "web"))
-        .await
-        .unwrap();
-    let sets = world
-        .api
-        .list(&REPLICA_SETS, "default", &Default::default())
-        .await
-        .unwrap();
-    let (before, set) = (pods(&world).await, &sets[0]);
+    let deployment = cluster.get::<Deployment>("web").await;
+    let (before, sets) = (
+        cluster.list::<Pod>().await,
+        cluster.list::<ReplicaSet>().await,
+    );
     assert_eq!((sets.len(), before.len()), (1, 3));
-    assert!(set.is_controlled_by(deployment.uid()));
-    assert!(
-        before
-            .iter()
-            .all(|pod| pod.is_controlled_by(set.uid()) && is_ready(pod))
-    );
-    assert!(
-        before
-            .iter()
-            .all(|pod| !pod["spec"]["nodeName"].str().is_empty())
-    );
-    assert_eq!(deployment["status"]["availableReplicas"].int(), 3);
+    let set = &sets[0];
+    assert_eq!(owner(&set.metadata), deployment.metadata.uid);
+    for pod in &before {
+        assert_eq!(owner(&pod.metadata), set.metadata.uid);
+        assert!(is_ready(pod), "{pod:?}");
+    }
+    let status = deployment.status.unwrap();
+    assert_eq!(status.available_replicas, Some(3));
 
     let victim = &before[0];
-    world
-        .api
-        .delete(&PODS, &victim.key(), &DeleteOptions::default())
-        .await
-        .unwrap();
-    world.pass(Duration::from_secs(60)).await;
-    let writes = world.writes();
-    let going = format!("/pods/{}", victim.name());
+    let name = victim.metadata.name.as_deref().unwrap();
+    let n_before = cluster.steps().len();
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    pods.delete(name, &Default::default()).await.unwrap();
+    pass(&cluster, 60).await;
     in_order(
-        &writes,
+        &cluster.steps()[n_before..],
         &[
-            ("replicaset-controller", Method::POST, "/pods"),
-            ("scheduler", Method::POST, "/binding"),
-            ("kubelet", Method::DELETE, &going),
+            ("replicaset-controller", "pods/", "created"),
+            ("scheduler", "pods/", "binding"),
+            ("kubelet", &format!("pods/{name}"), "deleted"),
         ],
     );
-    let after = pods(&world).await;
+    let after = cluster.list::<Pod>().await;
     assert_eq!(after.len(), 3);
-    assert!(
-        after
-            .iter()
-            .all(|pod| is_ready(pod) && pod.uid() != victim.uid())
-    );
+    let is_new = |pod: &Pod| is_ready(pod) && pod.metadata.uid != victim.metadata.uid;
+    assert!(after.iter().all(is_new));
 }

@@ -310,8 +310,11 @@ async fn an_old_chart_is_rejected_without_legacy_apis() {
         OBJECTS.len(),
         "{complaint}"
     );
-    let hint = "such as extensions/v1beta1, are served only with --legacy-apis";
-    assert_eq!(complaint.matches(hint).count(), 1, "{complaint}");
+    // A kubectl with field validation lists the definitions, and gets the hint with them.
+    if !kubectl.lacks("apply --validate=strict") {
+        let hint = "such as extensions/v1beta1, are served only with --legacy-apis";
+        assert_eq!(complaint.matches(hint).count(), 1, "{complaint}");
+    }
     let output = kubectl.output(kubectl.command("get namespaces")).await;
     assert_eq!(text(&output.stderr), "");
     assert!(!kubectl.run("api-versions").await.contains("beta"));

@@ -37,6 +37,7 @@ const SINCE: &[(&str, u32)] = &[
     ("--show-managed-fields", 21),
     ("--subresource", 24),
     ("top --sum", 23),
+    ("--validate=strict", 25),
     // Before, an object that is not there was an error.
     ("wait --for=delete", 22),
 ];

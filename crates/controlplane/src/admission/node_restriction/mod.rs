@@ -9,6 +9,7 @@ mod node;
 mod pod;
 mod token;
 
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{GroupResource, Status};
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
@@ -32,7 +33,7 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
 /// Checks a write by a node. Nothing is changed.
 pub(super) fn admit<'a>(
     attributes: &'a Attributes<'a>,
-    object: &'a mut Value,
+    object: &'a mut CanonicalObject,
 ) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         let request = NodeRequest {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mizzen_kinds::same;
+use mizzen_core_kinds::pod::same;
 use mizzen_object::Status;
 use mizzen_value::Value;
 use mizzen_value::json::quote;

@@ -1,7 +1,8 @@
 //! Pods: a node may update the status of its pods, delete and evict them, and create mirror pods, which must not give it
 //! access to other objects.
 
-use mizzen_kinds::{references, same};
+use mizzen_component_helpers::references;
+use mizzen_core_kinds::pod::same;
 use mizzen_object::Status;
 use mizzen_value::Value;
 use mizzen_value::json::quote;

@@ -1,12 +1,12 @@
 //! TokenRequests: a node may request tokens for its pods, with audiences that the pods use.
 
-use mizzen_kinds::references;
+use mizzen_authorization::ResourceAttributes;
+use mizzen_component_helpers::references;
 use mizzen_object::{Status, aggregate};
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
 use super::NodeRequest;
-use mizzen_apiserver::authorization::ResourceAttributes;
 
 /// In-tree volumes and the CSI drivers that replaced them (csi-translation-lib).
 const REPLACED: [(&str, &str); 7] = [

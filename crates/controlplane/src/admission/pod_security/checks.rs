@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_on_windows_is_not_asked_there() {
+    fn checks_without_meaning_on_windows_are_skipped_there() {
         let pod = r#"{"spec":{"os":{"name":"windows"},"securityContext":{"runAsNonRoot":true},"containers":[{"name":"c"}]}}"#;
         check(StandardLevel::Restricted, 25, pod, &[]);
         let escalation = r#"allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false)"#;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn several_containers_are_told_together() {
+    fn several_containers_are_reported_together() {
         let pod = r#"{"spec":{"containers":[
             {"name":"a","ports":[{"hostPort":80}],"livenessProbe":{"httpGet":{"host":"h"}}},
             {"name":"b","ports":[{"hostPort":443}],"securityContext":{"privileged":true,"windowsOptions":{"hostProcess":true}}}]}}"#;

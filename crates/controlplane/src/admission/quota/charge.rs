@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use http::Method;
-use mizzen_kinds::amounts::{Amounts, amounts};
+use mizzen_component_helpers::amounts::{Amounts, amounts};
+use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Action, Status};
 use mizzen_registry::{BoxFuture, Key, Resource, Update, UpdateFn, Warnings};
 use mizzen_value::Value;
@@ -215,9 +216,12 @@ struct ChargeQuota<'a> {
 }
 
 impl UpdateFn for ChargeQuota<'_> {
-    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> BoxFuture<'a, Result<Value, Status>> {
+    fn apply<'a>(
+        &'a mut self,
+        current: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<CanonicalObject, Status>> {
         let outcome = self.charged(current.expect("the update does not create"));
-        Box::pin(async { outcome })
+        Box::pin(async { outcome.map(Into::into) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! ResourceQuota: usage is charged to the quotas of a namespace before a write is stored.
 //!
-//! `mizzen_kinds::quota` computes the usage of an object and the matching quotas; `charge` keeps the charges.
+//! `mizzen_component_helpers::quota` computes the usage of an object and the matching quotas; `charge` keeps the charges.
 //!
 //! Invariant: usage is written to a quota's status before the object is stored, if the quota has not changed since it was
 //! checked; it is returned if the object is not stored. So concurrent writes never exceed a quota, and a rejected write
@@ -12,8 +12,8 @@ pub(crate) use charge::Charges;
 
 use std::collections::BTreeSet;
 
-use mizzen_kinds::amounts::{Amounts, add, amounts};
-use mizzen_kinds::quota::{QuotaEvaluator, ScopeSelector, selectors};
+use mizzen_component_helpers::amounts::{Amounts, add, amounts};
+use mizzen_component_helpers::quota::{QuotaEvaluator, ScopeSelector, selectors};
 use mizzen_object::Status;
 use mizzen_registry::{BoxFuture, ListOptions, Selection};
 use mizzen_value::Value;

@@ -26,7 +26,7 @@ async fn configure(audited: &Audited, plural: &str, name: &str, spec: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_tells_what_does_not_hold_and_what_it_notes() {
+async fn policy_violations_and_audit_annotations_are_audited() {
     let audited = Audited::by(METADATA).await;
     let rules = r#""spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["*"],"resources":["configmaps"]}]},"validations":[{"expression":"true"},{"expression":"object.metadata.name != 'bad'","message":"no <bad>"},{"expression":"object.metadata.name != 'bad'","message":"again"}],"auditAnnotations":[{"key":"named","valueExpression":"' it is ' + object.metadata.name"},{"key":"silent","valueExpression":"null"},{"key":"empty","valueExpression":"' '"}]}"#;
     configure(

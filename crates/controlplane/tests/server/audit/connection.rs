@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authorization::{
-    Attributes, AttributesTarget, Authorizer, Decision, DecisionReason,
-};
 use mizzen_apiserver::{Options, User};
+use mizzen_authorization::{Attributes, AttributesTarget, Authorizer, Decision, DecisionReason};
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 use tokio::io::AsyncWriteExt as _;
@@ -101,7 +99,7 @@ async fn a_request_that_times_out_is_audited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_request_says_where_the_time_went() {
+async fn the_latency_of_a_slow_request_is_annotated() {
     let audited = moody().await;
     assert_eq!(as_jane(audited.rig.clone(), "/slow").await, 404);
     let event = audited.last();
@@ -194,7 +192,7 @@ async fn an_upgraded_connection_is_audited_at_its_start_and_end() {
 }
 
 #[tokio::test]
-async fn a_watch_over_a_network_is_over_when_the_connection_is() {
+async fn a_watch_is_audited_as_complete_when_its_connection_closes() {
     let audited = Audited::by(METADATA).await;
     let network = Network::start(&audited.rig.server).await;
     let mut stream = network.connect().await;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mizzen_apiserver::Options;
-use mizzen_apiserver::audit::{
+use mizzen_audit::{
     AuditLogFormat, AuditOptions, AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode,
     LogFile, Throttle, Truncation,
 };
@@ -98,7 +98,7 @@ async fn a_full_disk_delays_no_request_and_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_must_be_remembered_and_cannot_be_is_refused() {
+async fn a_request_fails_if_a_blocking_backend_cannot_write_its_event() {
     let change = |log: &mut LogFile| {
         log.path = "/dev/full".into();
         log.delivery = delivery(DeliveryMode::BlockingStrict);
@@ -125,7 +125,7 @@ async fn a_request_that_must_be_remembered_and_cannot_be_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_written_when_the_server_stops() {
+async fn buffered_events_are_written_when_the_server_stops() {
     let change = |log: &mut LogFile| {
         let batch = BatchOptions {
             size: 400,
@@ -242,7 +242,7 @@ fn lists(peer: &Peer) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_is_sent_lists_of_events() {
+async fn a_webhook_gets_batches_of_events() {
     let peer = Peer::answering(200, "{}").await;
     let rig = sending(peer.port, &peer.bundle(), batches(2)).await;
     rig.make("one", "x").await;
@@ -292,7 +292,7 @@ async fn a_batch_waits_for_more_events_for_a_bounded_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_not_there_is_tried_five_times() {
+async fn a_batch_is_sent_to_an_unreachable_webhook_five_times() {
     let rig = sending(1, "", batches(1)).await;
     let began = Instant::now();
     rig.make("one", "x").await;
@@ -312,7 +312,7 @@ async fn a_server_that_is_not_there_is_tried_five_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_comes_back_misses_nothing() {
+async fn a_webhook_that_recovers_gets_every_event() {
     let calls = std::sync::atomic::AtomicUsize::new(0);
     let peer = Peer::start(&["127.0.0.1"], move |_| {
         match calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
@@ -361,7 +361,7 @@ async fn an_unresponsive_webhook_delays_blocking_requests_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_is_for_its_owner_alone_and_is_made_at_once() {
+async fn the_audit_log_is_private_and_created_at_start() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let log = log_file(directory.path().join("a/b/audit.log"));

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mizzen_apiserver::audit::{
+use mizzen_apiserver::{Options, User};
+use mizzen_audit::{
     AuditLogFormat, AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile,
 };
-use mizzen_apiserver::authentication::{Authentication, StaticTokens};
-use mizzen_apiserver::{Options, User};
+use mizzen_authentication::{Authentication, StaticTokens};
 use mizzen_registry::Store;
 use mizzen_value::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The level Metadata has no request and response objects, and no level has credentials.
 
 use mizzen_apiserver::User;
-use mizzen_apiserver::authentication::{Authentication, StaticTokens};
+use mizzen_authentication::{Authentication, StaticTokens};
 
 use super::{ALL, Audited, METADATA, Options};
 
@@ -71,7 +71,7 @@ async fn the_level_metadata_has_no_bodies() {
 
 /// The test above can fail: the same at a level that tells all.
 #[tokio::test(start_paused = true)]
-async fn the_policy_decides_and_nothing_else() {
+async fn only_the_policy_sets_the_level() {
     let audited = Audited::by(ALL).await;
     handle_secrets(&audited).await;
     let text = audited.text();

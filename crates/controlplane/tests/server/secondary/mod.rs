@@ -81,7 +81,7 @@ fn check_invalid(reply: Reply, expected: &str) {
 }
 
 #[tokio::test]
-async fn a_stream_to_a_pod_needs_create_whatever_opens_it() {
+async fn a_stream_to_a_pod_needs_create_with_every_method() {
     let rig = Rig::new().await;
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
     rig.post("/api/v1/namespaces/default/pods", pod)
@@ -184,7 +184,7 @@ async fn approval_and_signing_need_permission_for_the_signer() {
 }
 
 #[tokio::test]
-async fn roles_are_guarded_on_every_way_of_writing_them() {
+async fn escalation_is_checked_on_every_write_of_a_role() {
     let rig = Rig::new().await;
     let group = "rbac.authorization.k8s.io";
     let base: Rule = (
@@ -263,7 +263,7 @@ async fn roles_are_guarded_on_every_way_of_writing_them() {
 }
 
 #[tokio::test]
-async fn what_is_behind_gates_that_are_off_is_not_served() {
+async fn features_with_a_disabled_gate_are_not_served() {
     let rig = Rig::new().await;
     for path in [
         "/apis/certificates.k8s.io/v1beta1/clustertrustbundles",
@@ -287,7 +287,7 @@ async fn what_is_behind_gates_that_are_off_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_token_is_bound_to_a_pod_of_its_account_and_to_nothing_that_is_gone() {
+async fn a_token_is_bound_only_to_an_existing_object_of_its_account() {
     let rig = Rig::with(Options {
         signer: Some(Arc::new(Echo)),
         ..Options::default()

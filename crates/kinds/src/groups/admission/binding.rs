@@ -19,12 +19,7 @@ impl KindStrategy for ValidatingPolicyBindingStrategy {
         default(binding)
     }
 
-    fn validate(
-        binding: &Value,
-        _old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(binding: &Value, _: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let path = Path::new("spec");
         validate_spec(&binding["spec"], &path, violations);
         let actions = &binding["spec"]["validationActions"];
@@ -60,12 +55,7 @@ impl KindStrategy for MutatingPolicyBindingStrategy {
         default(binding)
     }
 
-    fn validate(
-        binding: &Value,
-        _old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(binding: &Value, _: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let path = Path::new("spec");
         validate_spec(&binding["spec"], &path, violations);
         let resources = &binding["spec"]["matchResources"];

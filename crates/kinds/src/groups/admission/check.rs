@@ -59,7 +59,7 @@ impl Expressions {
         path: &Path,
         violations: &mut Violations,
     ) {
-        for (index, variable) in spec["variables"].list().iter().enumerate() {
+        for (index, variable) in spec["variables"].items().enumerate() {
             self.validate_variable(variable, &path.child("variables").index(index), violations);
         }
     }

@@ -51,7 +51,7 @@ pub(super) fn validate_resources(resources: &Value, path: &Path, violations: &mu
         }
     }
     for name in ["resourceRules", "excludeResourceRules"] {
-        for (index, rule) in resources[name].list().iter().enumerate() {
+        for (index, rule) in resources[name].items().enumerate() {
             let path = path.child(name);
             let path = path.index(index);
             let names = rule["resourceNames"].list();
@@ -81,8 +81,7 @@ pub(super) fn validate_mutating_operations(
     let path = path.child("resourceRules");
     let path = path.child("operations");
     for operation in rules["resourceRules"]
-        .list()
-        .iter()
+        .items()
         .flat_map(|rule| rule["operations"].list())
     {
         field::one_of(
@@ -102,7 +101,7 @@ pub(super) fn validate_rule(rule: &Value, path: &Path, violations: &mut Violatio
         &path.child("operations"),
         violations,
     );
-    for (index, operation) in rule["operations"].list().iter().enumerate() {
+    for (index, operation) in rule["operations"].items().enumerate() {
         let path = path.child("operations");
         let allowed = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
         field::one_of(operation.str(), &allowed, &path.index(index), violations);
@@ -119,7 +118,7 @@ pub(super) fn validate_rule(rule: &Value, path: &Path, violations: &mut Violatio
         &path.child("apiVersions"),
         violations,
     );
-    for (index, version) in rule["apiVersions"].list().iter().enumerate() {
+    for (index, version) in rule["apiVersions"].items().enumerate() {
         if version.is_empty() {
             violations.required(path.child("apiVersions").index(index), "");
         }
@@ -177,7 +176,7 @@ fn validate_list(list: &Value, things: &str, path: &Path, violations: &mut Viola
     if n_items == 0 {
         violations.required(path, "");
     }
-    if n_items > 1 && list.list().iter().any(|item| item.str() == "*") {
+    if n_items > 1 && list.items().any(|item| item.str() == "*") {
         let detail = format!("if '*' is present, must not specify other {things}");
         violations.invalid(path, list.clone(), &detail);
     }

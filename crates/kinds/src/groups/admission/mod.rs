@@ -1,15 +1,12 @@
 //! admissionregistration.k8s.io: admission webhooks and admission policies.
 //!
-//! `mizzen_apiextensions::expression` compiles the expressions of policies and webhooks; `type_check` warns of them.
+//! `mizzen_apiextensions::expression` compiles the expressions of policies and webhooks.
 
 mod binding;
 mod check;
 mod matching;
 mod policy;
-mod type_check;
 mod webhook;
-
-pub use type_check::{Shapes, expression_kinds, expression_warnings};
 
 use crate::Behaviour;
 

@@ -34,8 +34,7 @@ impl KindStrategy for ValidatingPolicyStrategy {
             let warnings = warnings.child("expressionWarnings");
             for (index, warning) in status
                 .at("typeChecking.expressionWarnings")
-                .list()
-                .iter()
+                .items()
                 .enumerate()
             {
                 let path = warnings.index(index);
@@ -60,7 +59,7 @@ impl KindStrategy for ValidatingPolicyStrategy {
                 violations.required(path.child(name), detail);
             }
         }
-        for (index, validation) in spec["validations"].list().iter().enumerate() {
+        for (index, validation) in spec["validations"].items().enumerate() {
             expressions.validate_validation(
                 validation,
                 &path.child("validations").index(index),
@@ -78,12 +77,7 @@ impl KindStrategy for MutatingPolicyStrategy {
         default(policy)
     }
 
-    fn validate(
-        policy: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(policy: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let (spec, path) = (&policy["spec"], Path::new("spec"));
         validate_matching(spec, &path, violations);
         matching::validate_mutating_operations(
@@ -103,7 +97,7 @@ impl KindStrategy for MutatingPolicyStrategy {
                 "mutations must contain at least one item",
             );
         }
-        for (index, mutation) in spec["mutations"].list().iter().enumerate() {
+        for (index, mutation) in spec["mutations"].items().enumerate() {
             expressions.validate_mutation(
                 mutation,
                 &path.child("mutations").index(index),

@@ -20,12 +20,7 @@ impl KindStrategy for ValidatingWebhookStrategy {
         default_validating(configuration)
     }
 
-    fn validate(
-        new: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(new: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         validate_webhooks(new, Demands::of(new, old), false, violations);
     }
 }
@@ -37,12 +32,7 @@ impl KindStrategy for MutatingWebhookStrategy {
         default_mutating(configuration)
     }
 
-    fn validate(
-        new: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(new: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         validate_webhooks(new, Demands::of(new, old), true, violations);
     }
 }
@@ -212,7 +202,7 @@ fn validate_webhook(
     violations: &mut Violations,
 ) {
     names::fully_qualified_name(webhook["name"].str(), &path.child("name"), violations);
-    for (index, rule) in webhook["rules"].list().iter().enumerate() {
+    for (index, rule) in webhook["rules"].items().enumerate() {
         matching::validate_rule(rule, &path.child("rules").index(index), violations);
     }
     rules::optional_word(

@@ -18,11 +18,7 @@ pub(super) fn convert(autoscaler: &mut Value) {
     autoscaler.set("apiVersion", "autoscaling/v1");
     let metrics = spec.remove("metrics").unwrap_or_default();
     spec.remove("behavior");
-    if let Some(metric) = metrics
-        .list()
-        .iter()
-        .find(|metric| is_cpu_utilization(metric))
-    {
+    if let Some(metric) = metrics.items().find(|metric| is_cpu_utilization(metric)) {
         let target = &metric["resource"]["target"];
         spec.set(
             "targetCPUUtilizationPercentage",
@@ -33,8 +29,7 @@ pub(super) fn convert(autoscaler: &mut Value) {
     let current = status.remove("currentMetrics").unwrap_or_default();
     status.remove("conditions");
     for metric in current
-        .list()
-        .iter()
+        .items()
         .filter(|metric| metric["type"].str() == "Resource")
     {
         let (resource, field) = (&metric["resource"], "averageUtilization");
@@ -50,13 +45,11 @@ pub(super) fn convert(autoscaler: &mut Value) {
 
 fn annotations(spec: &Value, status: &Value) -> Vec<(&'static str, Value)> {
     let others = spec["metrics"]
-        .list()
-        .iter()
+        .items()
         .filter(|metric| !is_cpu_utilization(metric));
     let others: Vec<Value> = others.map(metric::spec_to_v1).collect();
     let current: Vec<Value> = status["currentMetrics"]
-        .list()
-        .iter()
+        .items()
         .map(metric::status_to_v1)
         .collect();
     let all = [
@@ -89,8 +82,7 @@ fn internal_rules(rules: &Value) -> Value {
     }
     let policies = rules.get("policies").map(|policies| {
         policies
-            .list()
-            .iter()
+            .items()
             .map(|policy| {
                 let mut internal = Value::object();
                 internal.set("Type", policy["type"].str());

@@ -5,8 +5,8 @@ use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
-use crate::core::resources;
 use mizzen_apiextensions::rules;
+use mizzen_core_kinds::resources;
 
 /// Refuses what no autoscaler may say. The object is in its stored form.
 pub(super) fn validate(
@@ -79,8 +79,8 @@ pub(super) fn validate(
 /// Refuses to scale below zero.
 pub(super) fn validate_scale(
     scale: &Value,
-    _old: Option<&Value>,
-    _context: &HookContext,
+    _: Option<&Value>,
+    _: &HookContext,
     violations: &mut Violations,
 ) {
     let path = Path::new("spec");
@@ -138,8 +138,7 @@ fn version_error(api_version: &str, version: ApiVersionRule) -> Option<String> {
 fn validate_metrics(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
     let described = if old.is_some_and(|spec| {
         let objects = spec["metrics"]
-            .list()
-            .iter()
+            .items()
             .filter(|metric| metric["type"].str() == "Object");
         objects.into_iter().any(|metric| {
             metric.get("object").is_some_and(|object| {
@@ -373,7 +372,7 @@ fn validate_rules(rules: &Value, path: &Path, violations: &mut Violations) {
     if rules["policies"].is_empty() {
         violations.required(policies, "must specify at least one Policy");
     }
-    for (index, policy) in rules["policies"].list().iter().enumerate() {
+    for (index, policy) in rules["policies"].items().enumerate() {
         let path = policies.index(index);
         field::one_of(
             policy["type"].str(),

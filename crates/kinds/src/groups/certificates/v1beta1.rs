@@ -47,7 +47,7 @@ fn default_signer(spec: &Value) -> &'static str {
 
 /// Whether the usages are those of a node's certificate for one purpose; only some keys can encipher.
 fn is_for(spec: &Value, purpose: &str) -> bool {
-    let usages: Vec<&str> = spec["usages"].list().iter().map(Value::str).collect();
+    let usages: Vec<&str> = spec["usages"].items().map(Value::str).collect();
     let known = [purpose, "digital signature", "key encipherment"];
     known[..2].iter().all(|needed| usages.contains(needed))
         && usages.iter().all(|usage| known.contains(usage))

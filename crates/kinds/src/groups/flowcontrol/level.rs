@@ -34,7 +34,7 @@ impl KindStrategy for PriorityLevelStrategy {
 
     fn validate(
         level: &Value,
-        _old: Option<&Value>,
+        _: Option<&Value>,
         context: &HookContext,
         violations: &mut Violations,
     ) {

@@ -23,7 +23,7 @@ impl KindStrategy for FlowSchemaStrategy {
 
     fn validate(
         schema: &Value,
-        _old: Option<&Value>,
+        _: Option<&Value>,
         context: &HookContext,
         violations: &mut Violations,
     ) {
@@ -66,7 +66,7 @@ impl KindStrategy for FlowSchemaStrategy {
                     violations,
                 ),
             }
-            for (index, rule) in spec["rules"].list().iter().enumerate() {
+            for (index, rule) in spec["rules"].items().enumerate() {
                 validate_rule(rule, &path.child("rules").index(index), violations);
             }
             if mandatory(name).is_some_and(|mandatory| mandatory != *spec) {
@@ -119,7 +119,7 @@ fn validate_rule(rule: &Value, path: &Path, violations: &mut Violations) {
             "subjects must contain at least one value",
         );
     }
-    for (index, subject) in rule["subjects"].list().iter().enumerate() {
+    for (index, subject) in rule["subjects"].items().enumerate() {
         validate_subject(subject, &path.child("subjects").index(index), violations);
     }
     if rule["resourceRules"].is_empty() && rule["nonResourceRules"].is_empty() {
@@ -128,7 +128,7 @@ fn validate_rule(rule: &Value, path: &Path, violations: &mut Violations) {
             "at least one of resourceRules and nonResourceRules has to be non-empty",
         );
     }
-    for (index, rule) in rule["resourceRules"].list().iter().enumerate() {
+    for (index, rule) in rule["resourceRules"].items().enumerate() {
         let path = path.child("resourceRules");
         let path = path.index(index);
         validate_verbs(&rule["verbs"], &path.child("verbs"), violations);
@@ -152,7 +152,7 @@ fn validate_rule(rule: &Value, path: &Path, violations: &mut Violations) {
         } else if has_wildcard(namespaces) {
             validate_wildcard(namespaces, "namespaces", &path, violations);
         } else {
-            for (index, namespace) in namespaces.list().iter().enumerate() {
+            for (index, namespace) in namespaces.items().enumerate() {
                 for message in names::is_dns1123_label(namespace.str()) {
                     let detail = format!(
                         "each member of this list must be '*' or a DNS-1123 label; {message}"
@@ -162,7 +162,7 @@ fn validate_rule(rule: &Value, path: &Path, violations: &mut Violations) {
             }
         }
     }
-    for (index, rule) in rule["nonResourceRules"].list().iter().enumerate() {
+    for (index, rule) in rule["nonResourceRules"].items().enumerate() {
         let path = path.child("nonResourceRules");
         let path = path.index(index);
         validate_verbs(&rule["verbs"], &path.child("verbs"), violations);
@@ -172,7 +172,7 @@ fn validate_rule(rule: &Value, path: &Path, violations: &mut Violations) {
         } else if has_wildcard(urls) {
             validate_wildcard(urls, "non-resource URLs", &path, violations);
         } else {
-            for (index, url) in urls.list().iter().enumerate() {
+            for (index, url) in urls.items().enumerate() {
                 let url = url.str();
                 let n_stars = url.matches('*').count();
                 let url_error = match url {
@@ -268,13 +268,13 @@ fn validate_verbs(verbs: &Value, path: &Path, violations: &mut Violations) {
         violations.required(path, "verbs must contain at least one value");
     } else if has_wildcard(verbs) {
         validate_wildcard(verbs, "verbs", path, violations);
-    } else if verbs.list().iter().any(|verb| !VERBS.contains(&verb.str())) {
+    } else if verbs.items().any(|verb| !VERBS.contains(&verb.str())) {
         violations.not_supported(path, verbs.clone(), &VERBS);
     }
 }
 
 fn has_wildcard(list: &Value) -> bool {
-    list.list().iter().any(|item| item.str() == "*")
+    list.items().any(|item| item.str() == "*")
 }
 
 /// A star stands alone.

@@ -17,7 +17,7 @@ impl KindStrategy for IpAddressStrategy {
     fn validate(
         address: &Value,
         old: Option<&Value>,
-        _context: &HookContext,
+        _: &HookContext,
         violations: &mut Violations,
     ) {
         let (parent, spec) = (&address["spec"]["parentRef"], Path::new("spec"));
@@ -79,7 +79,7 @@ impl KindStrategy for ServiceCidrStrategy {
                 if !grows && old.list().len() != new.list().len() {
                     violations.invalid(path, new.clone(), field::IMMUTABLE);
                 } else {
-                    for (index, (new, old)) in new.list().iter().zip(old.list()).enumerate() {
+                    for (index, (new, old)) in new.items().zip(old.list()).enumerate() {
                         field::immutable(new, old, &path.index(index), violations);
                     }
                     if grows {
@@ -104,12 +104,11 @@ fn validate_cidrs(range: &Value, violations: &mut Violations) {
             return violations.invalid(path, shown, "may only hold up to 2 values");
         }
     }
-    for (index, cidr) in cidrs.list().iter().enumerate() {
+    for (index, cidr) in cidrs.items().enumerate() {
         rules::text(cidr.str(), ip::is_cidr, &path.index(index), violations);
     }
     let families: Vec<Option<bool>> = cidrs
-        .list()
-        .iter()
+        .items()
         .map(|cidr| {
             // Whether a range is one of IPv6; IPv4 in its clothes is not.
             let cidr = cidr.str();

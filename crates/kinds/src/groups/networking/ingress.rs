@@ -23,7 +23,7 @@ impl KindStrategy for IngressStrategy {
         validate_in(&V1, ingress, old, context, violations);
     }
 
-    fn warnings(ingress: &Value, _old: Option<&Value>, context: &HookContext) -> Vec<String> {
+    fn warnings(ingress: &Value, _: Option<&Value>, context: &HookContext) -> Vec<String> {
         match context.action {
             Action::Create => {
                 let annotated = ingress["metadata"]["annotations"]
@@ -38,8 +38,7 @@ impl KindStrategy for IngressStrategy {
             Action::Status => {
                 let points = ingress
                     .at("status.loadBalancer.ingress")
-                    .list()
-                    .iter()
+                    .items()
                     .enumerate();
                 points
                     .filter_map(|(index, point)| Some((index, point["ip"].as_str()?)))
@@ -61,12 +60,7 @@ impl KindStrategy for IngressClassStrategy {
         }
     }
 
-    fn validate(
-        class: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(class: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let (spec, path) = (&class["spec"], Path::new("spec"));
         let controller = spec["controller"].str();
         if let Some(old) = old {
@@ -145,8 +139,7 @@ pub(super) fn validate_in(
         let path = path.child("ingress");
         for (index, point) in ingress
             .at("status.loadBalancer.ingress")
-            .list()
-            .iter()
+            .items()
             .enumerate()
         {
             let path = path.index(index);
@@ -215,8 +208,7 @@ fn validate_spec(
         || old.is_some_and(|spec| {
             // Kubernetes: an update may keep what older versions accepted, so the old object is validated first.
             spec["rules"]
-                .list()
-                .iter()
+                .items()
                 .filter(|rule| rule["host"].str().contains('*'))
                 .any(|rule| {
                     let mut violations = Violations::default();
@@ -224,7 +216,7 @@ fn validate_spec(
                     !violations.is_empty()
                 })
         });
-    for (index, rule) in spec["rules"].list().iter().enumerate() {
+    for (index, rule) in spec["rules"].items().enumerate() {
         let path = path.child("rules");
         let path = path.index(index);
         let name = rule["host"].str();
@@ -239,11 +231,10 @@ fn validate_spec(
     let skip_secrets = dialect.lenient
         || old.is_some_and(|spec| {
             spec["tls"]
-                .list()
-                .iter()
+                .items()
                 .any(|tls| !secret_name(tls["secretName"].str()).is_empty())
         });
-    for (index, tls) in spec["tls"].list().iter().enumerate() {
+    for (index, tls) in spec["tls"].items().enumerate() {
         validate_tls(
             tls,
             &path.child("tls").index(index),
@@ -278,7 +269,7 @@ fn host(name: &str) -> Vec<String> {
 }
 
 fn validate_tls(tls: &Value, path: &Path, skip_secrets: bool, violations: &mut Violations) {
-    for (index, name) in tls["hosts"].list().iter().enumerate() {
+    for (index, name) in tls["hosts"].items().enumerate() {
         rules::text(
             name.str(),
             host,
@@ -310,7 +301,7 @@ fn validate_http(dialect: &IngressDialect, http: &Value, path: &Path, violations
     if http["paths"].is_empty() {
         violations.required(path, "");
     }
-    for (index, entry) in http["paths"].list().iter().enumerate() {
+    for (index, entry) in http["paths"].items().enumerate() {
         let path = path.index(index);
         let Some(path_type) = entry["pathType"].as_str() else {
             violations.required(path.child("pathType"), "pathType must be specified");

@@ -37,12 +37,7 @@ impl KindStrategy for NetworkPolicyStrategy {
         }
     }
 
-    fn validate(
-        policy: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(policy: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let leniency = old.map(Leniency::of).unwrap_or_default();
         let (spec, path) = (&policy["spec"], Path::new("spec"));
         rules::lenient_selector(
@@ -53,12 +48,12 @@ impl KindStrategy for NetworkPolicyStrategy {
         );
         for (direction, side) in DIRECTIONS {
             let path = path.child(direction);
-            for (index, rule) in spec[direction].list().iter().enumerate() {
+            for (index, rule) in spec[direction].items().enumerate() {
                 let path = path.index(index);
-                for (index, port) in rule["ports"].list().iter().enumerate() {
+                for (index, port) in rule["ports"].items().enumerate() {
                     validate_port(port, &path.child("ports").index(index), violations);
                 }
-                for (index, peer) in rule[side].list().iter().enumerate() {
+                for (index, peer) in rule[side].items().enumerate() {
                     validate_peer(peer, &path.child(side).index(index), &leniency, violations);
                 }
             }
@@ -71,7 +66,7 @@ impl KindStrategy for NetworkPolicyStrategy {
                 "may not specify more than two policyTypes",
             );
         }
-        for (index, policy_type) in types.list().iter().enumerate() {
+        for (index, policy_type) in types.items().enumerate() {
             field::one_of(
                 policy_type.str(),
                 &["Ingress", "Egress"],
@@ -81,7 +76,7 @@ impl KindStrategy for NetworkPolicyStrategy {
         }
     }
 
-    fn warnings(policy: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
+    fn warnings(policy: &Value, _: Option<&Value>, _: &HookContext) -> Vec<String> {
         let mut warnings = Vec::new();
         for (place, peer) in peers(&policy["spec"]) {
             let Some(block) = peer.get("ipBlock") else {
@@ -91,7 +86,7 @@ impl KindStrategy for NetworkPolicyStrategy {
                 format!("{place}.ipBlock.cidr"),
                 block["cidr"].str(),
             ));
-            for (index, except) in block["except"].list().iter().enumerate() {
+            for (index, except) in block["except"].items().enumerate() {
                 warnings.extend(ip::cidr_warnings(
                     format!("{place}.ipBlock.except[{index}]"),
                     except.str(),
@@ -129,14 +124,12 @@ impl<'a> Leniency<'a> {
 fn peers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
     DIRECTIONS.into_iter().flat_map(move |(direction, side)| {
         spec[direction]
-            .list()
-            .iter()
+            .items()
             .enumerate()
             .flat_map(move |(rule_idx, rule)| {
                 let place = move |index| format!("spec.{direction}[{rule_idx}].{side}[{index}]");
                 rule[side]
-                    .list()
-                    .iter()
+                    .items()
                     .enumerate()
                     .map(move |(index, peer)| (place(index), peer))
             })
@@ -202,7 +195,7 @@ fn validate_peer(peer: &Value, path: &Path, leniency: &Leniency, violations: &mu
         } else {
             validate_range(range, known, &path.child("cidr"), violations);
             if let Some(range) = Cidr::parse_sloppy(range) {
-                for (index, except) in block["except"].list().iter().enumerate() {
+                for (index, except) in block["except"].items().enumerate() {
                     let path = path.child("except");
                     let path = path.index(index);
                     validate_range(except.str(), known, &path, violations);

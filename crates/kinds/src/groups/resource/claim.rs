@@ -51,7 +51,7 @@ impl KindStrategy for ResourceClaimTemplateStrategy {
     fn validate(
         template: &Value,
         old: Option<&Value>,
-        _context: &HookContext,
+        _: &HookContext,
         violations: &mut Violations,
     ) {
         let (spec, path) = (&template["spec"], Path::new("spec"));
@@ -223,7 +223,7 @@ fn validate_device(request: &Value, path: &Path, violations: &mut Violations) {
             violations.not_supported(path.child("allocationMode"), other, &["All", "ExactCount"])
         }
     }
-    for (index, toleration) in request["tolerations"].list().iter().enumerate() {
+    for (index, toleration) in request["tolerations"].items().enumerate() {
         parts::toleration(
             toleration,
             &path.child("tolerations").index(index),
@@ -240,14 +240,12 @@ impl ClaimRequests<'_> {
     fn has(&self, name: &str) -> bool {
         let (request, alternative) = name.split_once('/').unwrap_or((name, ""));
         self.0["requests"]
-            .list()
-            .iter()
+            .items()
             .filter(|found| found["name"].str() == request)
             .any(|found| {
                 alternative.is_empty()
                     || found["firstAvailable"]
-                        .list()
-                        .iter()
+                        .items()
                         .any(|found| found["name"].str() == alternative)
             })
     }

@@ -5,20 +5,15 @@ use mizzen_value::Value;
 
 use super::parts;
 use crate::Behaviour;
-use crate::resource_names::is_extended;
 use mizzen_apiextensions::KindStrategy;
+use mizzen_component_helpers::resource_names::is_extended;
 
 pub(super) const CLASS: Behaviour = Behaviour::of::<DeviceClassStrategy>();
 
 pub(super) struct DeviceClassStrategy;
 
 impl KindStrategy for DeviceClassStrategy {
-    fn validate(
-        class: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(class: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let (spec, path) = (&class["spec"], Path::new("spec"));
         parts::selectors(&spec["selectors"], &path.child("selectors"), violations);
         let stored = old.is_some_and(|old| old["spec"]["config"] == spec["config"]);

@@ -88,7 +88,7 @@ pub(super) fn validate(
     let mappings = path.child("nodeAllocatableResourceMappings");
     for (name, mapping) in device["nodeAllocatableResourceMappings"].entries() {
         let path = mappings.key(name);
-        if !crate::resource_names::is_native(name) {
+        if !mizzen_component_helpers::resource_names::is_native(name) {
             violations.invalid(path, name, "must be a node allocatable resource name");
         }
         if let Some(factor) = mapping["allocationMultiplier"].as_str() {
@@ -166,7 +166,7 @@ fn validate_attribute(attribute: &Value, path: &Path, violations: &mut Violation
                 validate_text(value.str(), *name == "version", &path, violations)
             }
             "strings" | "versions" => {
-                for (index, item) in value.list().iter().enumerate() {
+                for (index, item) in value.items().enumerate() {
                     validate_text(
                         item.str(),
                         *name == "versions",
@@ -289,7 +289,7 @@ fn validate_nodes(device: &Value, by_device: bool, path: &Path, violations: &mut
     }
     if let Some(selector) = device.get("nodeSelector") {
         ways.push("`nodeSelector`");
-        crate::pod::validate_node_selector(
+        mizzen_core_kinds::pod::validate_node_selector(
             selector,
             false,
             &path.child("nodeSelector"),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_must_compile_and_say_yes_or_no() {
+    fn an_expression_must_compile_to_a_boolean() {
         check(
             "foo",
             Some(

@@ -266,7 +266,7 @@ pub(super) fn binding_conditions(device: &Value, path: &Path, violations: &mut V
     for index in (0..waiting.list().len()).filter(|index| repeated(waiting.list(), *index)) {
         violations.duplicate(wait.index(index), waiting[index].str());
     }
-    for (index, condition) in failing.list().iter().enumerate() {
+    for (index, condition) in failing.items().enumerate() {
         if repeated(failing.list(), index) {
             violations.duplicate(fail.index(index), condition.str());
         }

@@ -51,12 +51,7 @@ impl KindStrategy for ResourceSliceStrategy {
         }
     }
 
-    fn validate(
-        slice: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(slice: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let (spec, path) = (&slice["spec"], Path::new("spec"));
         let old = old.map(|old| &old["spec"]);
         parts::driver(spec["driver"].str(), &path.child("driver"), violations);
@@ -117,8 +112,7 @@ impl KindStrategy for ResourceSliceStrategy {
         let validate = |device: &Value, path: &Path, violations: &mut Violations| {
             let old = old.and_then(|old| {
                 old["devices"]
-                    .list()
-                    .iter()
+                    .items()
                     .find(|old| old["name"] == device["name"])
             });
             device::validate(device, old, by_device, path, violations);
@@ -142,7 +136,7 @@ impl KindStrategy for ResourceSliceStrategy {
         );
     }
 
-    fn warnings(slice: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
+    fn warnings(slice: &Value, _: Option<&Value>, _: &HookContext) -> Vec<String> {
         let driver = slice["spec"]["driver"].str();
         if driver == driver.to_lowercase() {
             return Vec::new();
@@ -195,7 +189,7 @@ fn validate_nodes(spec: &Value, path: &Path, violations: &mut Violations) {
     }
     if let Some(selector) = spec.get("nodeSelector") {
         ways.push("`nodeSelector`");
-        crate::pod::validate_node_selector(
+        mizzen_core_kinds::pod::validate_node_selector(
             selector,
             false,
             &path.child("nodeSelector"),
@@ -204,8 +198,7 @@ fn validate_nodes(spec: &Value, path: &Path, violations: &mut Violations) {
         let terms = &selector["nodeSelectorTerms"];
         if terms.list().len() != 1 {
             let shown = terms
-                .list()
-                .iter()
+                .items()
                 .map(|term| mizzen_apiextensions::internal::shown("NodeSelectorTerm", term));
             let shown = if terms.is_null() {
                 Value::Null

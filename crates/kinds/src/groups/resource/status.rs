@@ -16,8 +16,7 @@ fn device_id(device: &Value) -> [&str; 4] {
 fn allocated(status: &Value) -> Vec<[&str; 4]> {
     status
         .at("allocation.devices.results")
-        .list()
-        .iter()
+        .items()
         .map(device_id)
         .collect()
 }
@@ -220,7 +219,7 @@ fn validate_allocation(
         },
     );
     if let Some(selector) = allocation.get("nodeSelector") {
-        crate::pod::validate_node_selector(
+        mizzen_core_kinds::pod::validate_node_selector(
             selector,
             false,
             &path.child("nodeSelector"),

@@ -17,7 +17,7 @@ impl KindStrategy for StorageCapacityStrategy {
     fn validate(
         capacity: &Value,
         old: Option<&Value>,
-        _context: &HookContext,
+        _: &HookContext,
         violations: &mut Violations,
     ) {
         let topology = Path::new("nodeTopology");
@@ -51,12 +51,12 @@ impl KindStrategy for StorageCapacityStrategy {
         }
     }
 
-    fn warnings(capacity: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
+    fn warnings(capacity: &Value, _: Option<&Value>, _: &HookContext) -> Vec<String> {
         let topology = &capacity["nodeTopology"];
         let mut warnings = Vec::new();
-        for (index, requirement) in topology["matchExpressions"].list().iter().enumerate() {
+        for (index, requirement) in topology["matchExpressions"].items().enumerate() {
             let key = requirement["key"].str();
-            if let Some(message) = crate::pod::old_node_label(key) {
+            if let Some(message) = mizzen_core_kinds::pod::old_node_label(key) {
                 warnings.push(format!(
                     "nodeTopology.matchExpressions[{index}].key: {key} is {message}"
                 ));

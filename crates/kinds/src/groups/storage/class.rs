@@ -21,12 +21,7 @@ impl KindStrategy for StorageClassStrategy {
         class.set_default("volumeBindingMode", "Immediate");
     }
 
-    fn validate(
-        class: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(class: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         validate_provisioner(
             class["provisioner"].str(),
             &Path::new("provisioner"),
@@ -97,10 +92,10 @@ impl KindStrategy for StorageClassStrategy {
         }
     }
 
-    fn warnings(class: &Value, _old: Option<&Value>, _context: &HookContext) -> Vec<String> {
+    fn warnings(class: &Value, _: Option<&Value>, _: &HookContext) -> Vec<String> {
         let mut warnings = Vec::new();
-        for (i, topology) in class["allowedTopologies"].list().iter().enumerate() {
-            for (j, requirement) in topology["matchLabelExpressions"].list().iter().enumerate() {
+        for (i, topology) in class["allowedTopologies"].items().enumerate() {
+            for (j, requirement) in topology["matchLabelExpressions"].items().enumerate() {
                 let place = format!("allowedTopologies[{i}].matchLabelExpressions[{j}].key");
                 warnings.extend(label_warning(place, requirement["key"].str()));
             }
@@ -112,12 +107,7 @@ impl KindStrategy for StorageClassStrategy {
 pub(super) struct VolumeAttributesClassStrategy;
 
 impl KindStrategy for VolumeAttributesClassStrategy {
-    fn validate(
-        class: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(class: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         if let Some(old) = old {
             for name in ["driverName", "parameters"] {
                 if class[name] != old[name] {

@@ -31,19 +31,14 @@ impl KindStrategy for CsiDriverStrategy {
     }
 
     /// Kubernetes: the field's gate, VolumeLimitScaling, is off by default.
-    fn prepare(driver: &mut Value, old: Option<&Value>, _context: &HookContext) {
+    fn prepare(driver: &mut Value, old: Option<&Value>, _: &HookContext) {
         let name = "preventPodSchedulingIfMissing";
         if old.is_none_or(|old| old["spec"][name].is_null()) {
             driver.entry("spec").remove(name);
         }
     }
 
-    fn validate(
-        driver: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(driver: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let (spec, path) = (&driver["spec"], Path::new("spec"));
         let policies = ["File", "None", "ReadWriteOnceWithFSType"];
         rules::optional_word(

@@ -37,5 +37,5 @@ pub(super) fn driver_name(name: &str, path: &Path, violations: &mut Violations) 
 
 /// What an old node label is to be replaced by, in words.
 fn label_warning(place: String, key: &str) -> Option<String> {
-    crate::pod::old_node_label(key).map(|message| format!("{place}: {message}"))
+    mizzen_core_kinds::pod::old_node_label(key).map(|message| format!("{place}: {message}"))
 }

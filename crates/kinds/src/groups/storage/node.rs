@@ -14,12 +14,7 @@ pub(super) const NODE: Behaviour = Behaviour::of::<CsiNodeStrategy>();
 pub(super) struct CsiNodeStrategy;
 
 impl KindStrategy for CsiNodeStrategy {
-    fn validate(
-        node: &Value,
-        old: Option<&Value>,
-        _context: &HookContext,
-        violations: &mut Violations,
-    ) {
+    fn validate(node: &Value, old: Option<&Value>, _: &HookContext, violations: &mut Violations) {
         let path = Path::new("spec");
         let path = path.child("drivers");
         let drivers = node["spec"]["drivers"].list();

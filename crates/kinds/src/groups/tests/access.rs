@@ -56,7 +56,7 @@ fn a_role_says_what_may_be_done_to_what() {
 }
 
 #[test]
-fn a_signing_request_says_who_made_it() {
+fn a_signing_request_names_its_user() {
     let kind = "certificates.k8s.io/v1 CertificateSigningRequest";
     let request = r#"{"spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFZd0FEQUFBd0E9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=","signerName":"a.b/c","usages":["any"],"username":"me","groups":["x"]}}"#;
     check(

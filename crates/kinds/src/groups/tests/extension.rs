@@ -276,7 +276,7 @@ fn what_was_broken_before_may_stay() {
 }
 
 #[test]
-fn a_format_that_nobody_knows_is_warned_of() {
+fn an_unknown_format_is_a_warning() {
     check(
         "apiextensions.k8s.io/v1 CustomResourceDefinition",
         &definition(
@@ -291,7 +291,7 @@ fn a_format_that_nobody_knows_is_warned_of() {
 }
 
 #[test]
-fn a_served_kind_gets_no_authorities_that_nobody_can_read() {
+fn a_served_kind_gets_no_unreadable_authorities() {
     let established = |bundle: &str| {
         let whole = definition(r#"{"type":"object"}"#, "").replace(
             r#""scope":"#,

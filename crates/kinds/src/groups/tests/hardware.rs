@@ -58,7 +58,7 @@ fn an_attachment_names_one_volume() {
 }
 
 #[test]
-fn a_claim_asks_for_exactly_one_thing_at_a_time() {
+fn a_request_of_a_claim_has_exactly_one_type() {
     let kind = "resource.k8s.io/v1 ResourceClaim";
     let claim =
         r#"{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c"}}]}}}"#;

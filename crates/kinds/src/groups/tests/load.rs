@@ -88,7 +88,7 @@ fn an_autoscaler_of_version_1_is_checked_as_it_is_stored() {
 }
 
 #[test]
-fn what_version_1_cannot_say_stays_in_annotations() {
+fn fields_that_v1_lacks_are_kept_in_annotations() {
     let autoscaler = r#"{"metadata":{"annotations":{"autoscaling.alpha.kubernetes.io/metrics":"[{\"type\":\"Pods\",\"pods\":{\"metricName\":\"m\",\"targetAverageValue\":\"1000m\"}}]"}},
         "spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":2}}"#;
     check(

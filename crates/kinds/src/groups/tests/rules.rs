@@ -57,7 +57,7 @@ fn what_has_no_type_has_no_rules() {
 }
 
 #[test]
-fn the_old_value_is_known_where_it_can_be_found() {
+fn old_self_is_set_where_items_correlate() {
     let item = |list: &str| {
         format!(
             r#""l":{{"type":"array","maxItems":9{list},"items":{{"type":"object","required":["k"],"properties":{{"k":{{"type":"string"}},

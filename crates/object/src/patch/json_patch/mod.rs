@@ -1,9 +1,12 @@
 //! JSON Patch (RFC 6902).
 
 mod apply;
+mod diff;
 
 use mizzen_value::json::{self, JsonScanner, SyntaxError};
 use mizzen_value::{Str, Value};
+
+pub use diff::json_diff;
 
 /// The maximum number of operations of a patch.
 const MAX_OPERATIONS: usize = 10_000;

@@ -258,9 +258,9 @@ fn max_text(node: &SchemaNode) -> u64 {
 }
 
 impl SchemaNode {
-    /// The first check for which `answer` returns a value.
-    fn check<'a, T>(&'a self, answer: impl FnMut(&'a NodeCheck) -> Option<T>) -> Option<T> {
-        self.checks.iter().find_map(answer)
+    /// The first check for which `find` returns a value.
+    fn check<'a, T>(&'a self, find: impl FnMut(&'a NodeCheck) -> Option<T>) -> Option<T> {
+        self.checks.iter().find_map(find)
     }
 
     fn max_length(&self) -> Option<u64> {

@@ -5,7 +5,7 @@
 //!
 //! Invariant: a search ends after `MAX_STEPS` steps.
 
-use mizzen_kinds::tolerations::first_untolerated;
+use mizzen_component_helpers::tolerations::first_untolerated;
 use mizzen_value::Str;
 use mizzen_value::quantity::Quantity;
 

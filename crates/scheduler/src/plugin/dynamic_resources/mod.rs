@@ -86,7 +86,7 @@ impl FilterPlugin for DynamicResources {
                 old: Some(old),
                 new: None,
             } => !old["status"]["allocation"].is_null(),
-            ClusterEvent::ResourceSlice { new: Some(_) }
+            ClusterEvent::ResourceSlice { new: Some(_), .. }
             | ClusterEvent::DeviceClass { new: Some(_), .. } => true,
             ClusterEvent::Pod {
                 new: Some(new),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use mizzen_kinds::tolerations::Taint;
+use mizzen_component_helpers::tolerations::Taint;
 use mizzen_sdk::Object;
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value, value};

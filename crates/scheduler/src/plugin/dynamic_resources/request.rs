@@ -1,6 +1,6 @@
 //! The device requests of a claim.
 
-use mizzen_kinds::tolerations::Toleration;
+use mizzen_component_helpers::tolerations::Toleration;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value};
 

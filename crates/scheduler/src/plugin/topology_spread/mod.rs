@@ -5,7 +5,7 @@ mod score;
 
 use std::sync::Arc;
 
-use mizzen_kinds::tolerations::first_untolerated;
+use mizzen_component_helpers::tolerations::first_untolerated;
 use mizzen_object::select::LabelSelector;
 
 use super::{FilterPlugin, Name, NodeScorer, PreFilterResult, ScorePlugin};

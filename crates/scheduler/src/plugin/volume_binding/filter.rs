@@ -166,12 +166,12 @@ fn can_provision(class: &Object, labels: &Labels) -> bool {
 
 /// Whether there is enough storage capacity for a claim, if its driver publishes capacity.
 fn has_capacity(claim: &Object, class: &Object, labels: &Labels, cluster: &ClusterState) -> bool {
-    let tells = |driver: &Arc<Object>| driver["spec"]["storageCapacity"].bool();
+    let publishes_capacity = |driver: &Arc<Object>| driver["spec"]["storageCapacity"].bool();
     if !cluster
         .storage
         .csi_drivers
         .get(class["provisioner"].str())
-        .is_some_and(tells)
+        .is_some_and(publishes_capacity)
     {
         return true;
     }

@@ -1,0 +1,56 @@
+//! `#[derive(Convert)]` of `mizzen-sdk`: conversion between the versions of a kind.
+//!
+//! ```
+//! use mizzen_sdk::convert::{Convert, ConvertTo as _};
+//!
+//! /// The hub.
+//! #[derive(Default, Debug, PartialEq)]
+//! struct OvenV2 {
+//!     max_temperature: u32,
+//!     racks: u8,
+//! }
+//!
+//! #[derive(Convert, Debug, PartialEq)]
+//! #[convert(hub = OvenV2)]
+//! struct OvenV1 {
+//!     #[convert(rename = "max_temperature")]
+//!     temperature: u32,
+//!     racks: u8,
+//! }
+//!
+//! let oven = OvenV1 { temperature: 250, racks: 2 };
+//! let hub: OvenV2 = oven.convert_to()?;
+//! assert_eq!(hub, OvenV2 { max_temperature: 250, racks: 2 });
+//! # Ok::<(), mizzen_sdk::convert::ConvertError>(())
+//! ```
+//!
+//! `mizzen_sdk::convert` has the whole of it.
+
+mod attributes;
+mod expand;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+/// Conversion between a version of a type and its hub, in both directions: see
+/// `mizzen_sdk::convert`, which has examples.
+///
+/// | on the type | |
+/// |---|---|
+/// | `hub = v2::Foo` | the type of the hub; required |
+/// | `hub_default` | fields that only the hub has get their default |
+/// | `rest = "module"` | `module::to_hub(&from, &mut hub)` and `module::from_hub(&hub, &mut to)` are called at the end |
+///
+/// | on a field or variant | |
+/// |---|---|
+/// | `rename = "name"` | its name in the hub |
+/// | `with = "module"` | converted by `module::to_hub` and `module::from_hub` |
+/// | `skip` or `default` | the hub does not have it; it gets its default |
+/// | `default = "path"` | the same, with the value of `path()` |
+#[proc_macro_derive(Convert, attributes(convert))]
+pub fn derive_convert(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    expand::expand(&input)
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
+}

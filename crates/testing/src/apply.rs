@@ -1,0 +1,118 @@
+//! Applying objects from YAML.
+
+use http_body_util::BodyExt as _;
+use mizzen_object::GroupVersionKind;
+use mizzen_sdk::{Object, yaml};
+use mizzen_value::json;
+
+use crate::Cluster;
+
+/// Why objects cannot be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The text is no YAML.
+    #[error(transparent)]
+    Read(#[from] yaml::ReadError),
+    /// The server has no such kind.
+    #[error("the server has no kind {kind:?} in {api_version:?}")]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+        /// The apiVersion.
+        api_version: String,
+    },
+    /// The server rejects an object.
+    #[error("{object}: {message}")]
+    Rejected {
+        /// The object: `Deployment default/web`.
+        object: String,
+        /// Why.
+        message: String,
+    },
+}
+
+impl Cluster {
+    /// Applies objects in YAML or JSON, as `kubectl apply --server-side --force-conflicts` does. Documents are separated by
+    /// `---`; the objects of a CustomResourceDefinition may follow it. Namespaced objects without a namespace are in
+    /// `default`.
+    ///
+    /// # Panics
+    /// If the text or an object is invalid; [`try_apply`](Cluster::try_apply) returns the error.
+    pub async fn apply(&self, text: &str) {
+        if let Err(error) = self.try_apply(text).await {
+            panic!("cannot apply: {error}");
+        }
+    }
+
+    /// Applies objects. Objects before one that fails stay applied.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// let error = cluster.try_apply("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {}}").await.unwrap_err();
+    /// assert!(error.to_string().contains("spec.ports: Required value"), "{error}");
+    /// # }
+    /// ```
+    pub async fn try_apply(&self, text: &str) -> Result<(), ApplyError> {
+        for object in yaml::read_all::<Object>(text.as_bytes())? {
+            self.apply_object(object).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply_object(&self, mut object: Object) -> Result<(), ApplyError> {
+        let (api_version, kind) = (
+            object["apiVersion"].str().to_owned(),
+            object["kind"].str().to_owned(),
+        );
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let gvk = GroupVersionKind {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.as_str().into(),
+        };
+        let found = self.server().parts().catalog.of_kind(&gvk);
+        let Some(resource) = found else {
+            return Err(ApplyError::UnknownKind { kind, api_version });
+        };
+        let is_namespaced = resource.kind().scope == mizzen_object::ResourceScope::Namespaced;
+        if is_namespaced && object.namespace().is_empty() {
+            object.entry("metadata").set("namespace", "default");
+        }
+        let root = match group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        let namespace = match object.namespace() {
+            "" => String::new(),
+            namespace => format!("/namespaces/{namespace}"),
+        };
+        let (plural, name) = (&resource.kind().plural, object.name());
+        let path =
+            format!("{root}{namespace}/{plural}/{name}?fieldManager=mizzen-testing&force=true");
+        let (code, answer) = self.send_apply(&path, &object).await;
+        match code {
+            200 | 201 => Ok(()),
+            _ => Err(ApplyError::Rejected {
+                object: format!("{kind} {}", object.key()),
+                message: answer["message"].str().to_owned(),
+            }),
+        }
+    }
+
+    async fn send_apply(&self, path: &str, object: &Object) -> (u16, Object) {
+        let request = http::Request::patch(path)
+            .header("content-type", "application/apply-patch+yaml")
+            .body(json::to_string(object).into_bytes())
+            .expect("the path is valid");
+        let answer = self.client().send(request.map(Into::into)).await;
+        let answer = answer.expect("a server in the same process answers");
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect().await;
+        let text = body.map(|body| body.to_bytes()).unwrap_or_default();
+        (code, Object::parse(&text).unwrap_or_default())
+    }
+}

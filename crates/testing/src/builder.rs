@@ -1,0 +1,179 @@
+//! How a cluster is set up.
+
+use std::sync::Arc;
+
+use mizzen_controllers as controllers;
+use mizzen_controlplane as controlplane;
+use mizzen_node as node;
+use mizzen_scheduler as scheduler;
+
+use crate::Cluster;
+use crate::faults::{FaultRates, FaultSource};
+
+/// Changes options before a component starts with them.
+type Tune<T> = Arc<dyn Fn(&mut T) + Send + Sync>;
+
+/// Which controllers run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ChosenControllers {
+    All,
+    Named(Vec<String>),
+}
+
+/// How a cluster is set up. [`Cluster::builder`] has the defaults: all controllers, the scheduler, one node, seed 0.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use mizzen_testing::Cluster;
+///
+/// // As envtest: the API server alone.
+/// let bare = Cluster::builder().controllers([""; 0]).scheduler(false).nodes(0).start().await;
+/// // One controller, no pods.
+/// let jobs = Cluster::builder().controllers(["cronjob-controller", "job-controller"]).nodes(0).start().await;
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Builder {
+    pub(crate) controllers: ChosenControllers,
+    pub(crate) has_scheduler: bool,
+    pub(crate) n_nodes: usize,
+    pub(crate) seed: u64,
+    pub(crate) is_real_time: bool,
+    pub(crate) faults: FaultSource,
+    pub(crate) tune_server: Tune<controlplane::Options>,
+    pub(crate) tune_controllers: Tune<controllers::Options>,
+    pub(crate) tune_scheduler: Tune<scheduler::Options>,
+    pub(crate) tune_nodes: Tune<node::Options>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            controllers: ChosenControllers::All,
+            has_scheduler: true,
+            n_nodes: 1,
+            seed: 0,
+            is_real_time: false,
+            faults: FaultSource::planned([]),
+            tune_server: Arc::new(|_| {}),
+            tune_controllers: Arc::new(|_| {}),
+            tune_scheduler: Arc::new(|_| {}),
+            tune_nodes: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl Builder {
+    /// Runs these controllers, by upstream's names (`deployment-controller`), and no other ones.
+    ///
+    /// # Panics
+    /// If there is no controller of a name.
+    #[must_use]
+    pub fn controllers<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Builder {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        for name in &names {
+            let known: Vec<&str> = controllers::names().collect();
+            assert!(
+                known.contains(&name.as_str()),
+                "there is no controller {name:?}; there are {}",
+                known.join(", ")
+            );
+        }
+        self.controllers = ChosenControllers::Named(names);
+        self
+    }
+
+    /// Whether the scheduler runs.
+    #[must_use]
+    pub fn scheduler(mut self, runs: bool) -> Builder {
+        self.has_scheduler = runs;
+        self
+    }
+
+    /// The number of simulated nodes: `node-0`, `node-1` and so on.
+    #[must_use]
+    pub fn nodes(mut self, n: usize) -> Builder {
+        self.n_nodes = n;
+        self
+    }
+
+    /// The seed of names, UIDs, jitter and random faults.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Builder {
+        self.seed = seed;
+        if let FaultSource::Random { seed: own, .. } = &mut self.faults {
+            *own = seed;
+        }
+        self
+    }
+
+    /// Random faults, which [`Cluster::set_faults`] switches on.
+    #[must_use]
+    pub fn faults(mut self, rates: FaultRates) -> Builder {
+        let seed = self.seed;
+        self.faults = FaultSource::Random { seed, rates };
+        self
+    }
+
+    /// Runs on real time. Otherwise a cluster in a single-threaded runtime pauses the clock of that runtime, so that
+    /// time passes only when all tasks are idle.
+    #[must_use]
+    pub fn real_time(mut self) -> Builder {
+        self.is_real_time = true;
+        self
+    }
+
+    /// Changes the options of the API server.
+    #[must_use]
+    pub fn tune_server(
+        mut self,
+        tune: impl Fn(&mut controlplane::Options) + Send + Sync + 'static,
+    ) -> Builder {
+        self.tune_server = Arc::new(tune);
+        self
+    }
+
+    /// Changes the options of the controllers.
+    #[must_use]
+    pub fn tune_controllers(
+        mut self,
+        tune: impl Fn(&mut controllers::Options) + Send + Sync + 'static,
+    ) -> Builder {
+        self.tune_controllers = Arc::new(tune);
+        self
+    }
+
+    /// Changes the options of the scheduler.
+    #[must_use]
+    pub fn tune_scheduler(
+        mut self,
+        tune: impl Fn(&mut scheduler::Options) + Send + Sync + 'static,
+    ) -> Builder {
+        self.tune_scheduler = Arc::new(tune);
+        self
+    }
+
+    /// Changes the options of the nodes.
+    #[must_use]
+    pub fn tune_nodes(
+        mut self,
+        tune: impl Fn(&mut node::Options) + Send + Sync + 'static,
+    ) -> Builder {
+        self.tune_nodes = Arc::new(tune);
+        self
+    }
+
+    /// Starts the cluster. When this returns its components run, its nodes are ready, and pods are admitted.
+    pub async fn start(self) -> Cluster {
+        Cluster::start_with(self).await
+    }
+
+    /// Whether a controller runs.
+    pub(crate) fn has_controller(&self, name: &str) -> bool {
+        match &self.controllers {
+            ChosenControllers::All => true,
+            ChosenControllers::Named(names) => names.iter().any(|one| one == name),
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! A control plane in the process of a test.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kube::Client;
+use mizzen_apiserver::clock::{CountingRandom, SettableClock, WallClock};
+use mizzen_apiserver::{Server, User};
+use mizzen_authentication::TrustedAuthorities;
+use mizzen_bootstrap::objects::{KubernetesService, ServerLocation, bootstrap, bootstrap_nodes};
+use mizzen_controlplane::{Options, Plugins};
+use mizzen_object::condition;
+use mizzen_registry::{Registry, Revision, Store};
+use mizzen_value::Str;
+use mizzen_value::address::Cidr;
+use mizzen_value::clock::Clock as _;
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{interval, sleep};
+
+use crate::builder::Builder;
+use crate::components::{AUTHORITY, Components, Environment, Program, TOKEN_KEY};
+use crate::explore::is_exploring;
+use crate::faults::{Fault, Faults, Injection};
+use crate::outcome::ProgramOutcome;
+use crate::random::SeededRandom;
+use crate::steps::{Step, StepLog};
+use crate::time::{is_paused, pause_if_possible};
+use crate::transport::{Network, Process};
+
+/// The time at which every cluster on virtual time starts: 2023-11-14 22:13:20 UTC.
+const BEGIN: i64 = 1_700_000_000;
+/// The address of the server in objects. Nothing listens there.
+const ADVERTISED: &str = "127.0.0.1:6443";
+/// How often expired Events are deleted. Seldom, so that idle time is cheap.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(300);
+/// How long a watch on virtual time lasts, in seconds. Watches that end and start again are most of what an idle cluster
+/// does.
+const WATCH_SECONDS: u64 = 10 * 365 * 24 * 3600;
+/// How long a killed process is away.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
+/// How many kills may wait.
+const MAX_KILLS: usize = 16;
+/// How many steps are printed when a test fails.
+const LAST_STEPS: usize = 40;
+
+/// A Kubernetes control plane inside a test. It stops when the last clone is dropped.
+#[derive(Clone)]
+pub struct Cluster(Arc<ClusterInner>);
+
+struct ClusterInner {
+    env: Environment,
+    builder: Builder,
+    components: Mutex<Components>,
+    /// Stops with the cluster.
+    tasks: Mutex<JoinSet<()>>,
+    is_virtual: std::sync::atomic::AtomicBool,
+}
+
+impl Cluster {
+    /// A cluster with all controllers, the scheduler and one node.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// assert_eq!(cluster.list::<Namespace>().await.len(), 4);
+    /// # }
+    /// ```
+    pub async fn start() -> Cluster {
+        Cluster::builder().start().await
+    }
+
+    /// The options of a cluster.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) async fn start_with(builder: Builder) -> Cluster {
+        let is_virtual = !builder.is_real_time && pause_if_possible();
+        let now = if is_virtual { BEGIN } else { WallClock.now().0 };
+        let store = bootstrapped_store().await.fork();
+        let clock = SettableClock::starting_at(now);
+        Cluster::on_store(store, clock, builder, Components::default()).await
+    }
+
+    /// Starts an API server on a store, and the components beside it.
+    async fn on_store(
+        store: Store,
+        clock: SettableClock,
+        builder: Builder,
+        mut components: Components,
+    ) -> Cluster {
+        let random = SeededRandom::new(builder.seed);
+        let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(random.clone()));
+        // Without the controller that creates service accounts, pods must not need one.
+        let plugins = match builder.has_controller("serviceaccount-controller") {
+            true => Plugins::default(),
+            false => Plugins::alone(),
+        };
+        let mut server = mizzen_apiserver::Options {
+            advertise: ADVERTISED.into(),
+            signer: Some(TOKEN_KEY.clone()),
+            ..mizzen_apiserver::Options::default()
+        };
+        let is_virtual = is_paused();
+        if is_virtual {
+            // Whatever happens every few seconds makes long advances slow: watches last, and seats are not lent.
+            server.min_request_timeout = WATCH_SECONDS;
+            server.concurrency.is_fair = false;
+        }
+        let mut options = Options {
+            plugins,
+            ..server.into()
+        };
+        (builder.tune_server)(&mut options);
+        let server = mizzen_controlplane::server(registry.clone(), options);
+        server.start().await;
+        let steps = StepLog::new();
+        let (kills, killed) = mpsc::channel(MAX_KILLS);
+        let network = Network {
+            server,
+            faults: Faults::new(builder.faults.clone(), steps.clone()),
+            steps,
+            n_in_flight: Arc::default(),
+            has_long_watches: is_virtual,
+            kills,
+        };
+        let env = Environment {
+            network,
+            clock,
+            random,
+        };
+        for process in components.processes(&builder) {
+            components.start(&process, &builder, &env);
+        }
+        components.wait_for_sync().await;
+        let cluster = Cluster(Arc::new(ClusterInner {
+            env,
+            builder,
+            components: Mutex::new(components),
+            tasks: Mutex::default(),
+            is_virtual: is_virtual.into(),
+        }));
+        cluster.spawn_tasks(registry, killed);
+        cluster.wait_until_usable().await;
+        cluster
+    }
+
+    /// Spawns what the server does at intervals, and the restart of killed processes.
+    fn spawn_tasks(&self, registry: Registry, mut killed: mpsc::Receiver<Process>) {
+        let mut tasks = self.0.tasks.lock();
+        tasks.spawn(async move {
+            let mut ticks = interval(EXPIRE_INTERVAL);
+            loop {
+                ticks.tick().await;
+                registry.expire().await;
+            }
+        });
+        let cluster = Arc::downgrade(&self.0);
+        tasks.spawn(async move {
+            while let Some(process) = killed.recv().await {
+                let Some(inner) = cluster.upgrade() else {
+                    return;
+                };
+                inner.components.lock().kill(&process);
+                drop(inner);
+                sleep(RESTART_DELAY).await;
+                if let Some(inner) = cluster.upgrade() {
+                    inner.start_process(&process);
+                }
+            }
+        });
+        let cluster = Arc::downgrade(&self.0);
+        let faults = self.0.env.network.faults.clone();
+        let mut is_on = faults.subscribe();
+        tasks.spawn(async move {
+            while is_on.wait_for(|is_on| *is_on).await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+                let Some(fault) = faults.on_second() else {
+                    continue;
+                };
+                let Some(inner) = cluster.upgrade() else {
+                    return;
+                };
+                match fault {
+                    Fault::RestartAll => inner.restart_all(),
+                    Fault::ClockStep { seconds } => inner.env.clock.step(i64::from(seconds)),
+                    Fault::LoseNodes { seconds } if inner.builder.n_nodes > 0 => {
+                        inner.components.lock().kill(&Process::Nodes);
+                        drop(inner);
+                        sleep(Duration::from_secs(u64::from(seconds))).await;
+                        if let Some(inner) = cluster.upgrade() {
+                            inner.start_process(&Process::Nodes);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        });
+    }
+
+    /// Waits until pods are admitted, and until there are nodes for them.
+    async fn wait_until_usable(&self) {
+        let (builder, store) = (&self.0.builder, self.store());
+        let account = "/api/v1/namespaces/default/serviceaccounts/default";
+        let needs_account = builder.has_controller("serviceaccount-controller");
+        let has_taints = builder.has_controller("node-lifecycle-controller");
+        loop {
+            let next = Revision(store.revision().0 + 1);
+            let (code, _) = self.server().ask("GET", account, None).await;
+            let (_, nodes) = self.server().ask("GET", "/api/v1/nodes", None).await;
+            let ready = nodes["items"].list().iter().filter(|node| {
+                let ready = condition::find(&node["status"]["conditions"], "Ready");
+                let is_ready = ready.is_some_and(|ready| ready["status"].str() == "True");
+                is_ready && (!has_taints || node["spec"]["taints"].is_empty())
+            });
+            if (code == 200 || !needs_account) && ready.count() >= builder.n_nodes {
+                return;
+            }
+            store.reached(next).await;
+        }
+    }
+
+    /// A client with all permissions.
+    pub fn client(&self) -> Client {
+        self.0.env.network.test_client(User::master("admin"))
+    }
+
+    /// A client of a user, with the permissions that RBAC grants to the user and the groups.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::Api;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// let jane = cluster.client_as("jane", &["developers"]);
+    /// let error = Api::<Pod>::default_namespaced(jane).list(&Default::default()).await.unwrap_err();
+    /// assert!(error.to_string().contains("forbidden"), "{error}");
+    /// # }
+    /// ```
+    pub fn client_as(&self, user: &str, groups: &[&str]) -> Client {
+        let mut user = User::component(user);
+        user.groups
+            .extend(groups.iter().map(|group| Str::from(*group)));
+        self.0.env.network.test_client(user)
+    }
+
+    /// The API server, for requests without a client.
+    pub fn server(&self) -> &Server {
+        &self.0.env.network.server
+    }
+
+    /// The wall clock of the server and of all components.
+    pub fn clock(&self) -> &SettableClock {
+        &self.0.env.clock
+    }
+
+    /// Runs a program beside the components: a controller or a manager. It gets a client with all permissions, whose
+    /// writes are steps of `name`, and which sees faults. A killed program is started again, so `program` may be called
+    /// more than once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), kube::Error> {
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::Api;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.run("greeter", |client| async move {
+    ///     let greeting: ConfigMap = serde_json::from_str(r#"{"metadata":{"name":"hello"}}"#).unwrap();
+    ///     Api::default_namespaced(client).create(&Default::default(), &greeting).await.map(drop)
+    /// });
+    /// cluster.settle().await;
+    /// cluster.get::<ConfigMap>("hello").await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run<F, R>(&self, name: &str, program: F)
+    where
+        F: Fn(Client) -> R + Send + Sync + 'static,
+        R: Future<Output: ProgramOutcome> + Send + 'static,
+    {
+        let name: Arc<str> = name.into();
+        let (steps, actor) = (self.0.env.network.steps.clone(), name.clone());
+        let program: Program = Arc::new(move |client| {
+            let (running, steps, actor) = (program(client), steps.clone(), actor.clone());
+            Box::pin(async move {
+                if let Some(error) = running.await.failure() {
+                    steps.record_fault(&actor, format!("the program ended: {error}"));
+                }
+            })
+        });
+        self.0.components.lock().add_program(name.clone(), program);
+        self.0.start_process(&Process::Program(name));
+    }
+
+    /// Kills a program. It does not start again.
+    pub fn stop(&self, program: &str) {
+        self.0.components.lock().remove_program(program);
+    }
+
+    /// Kills all components and programs, and starts them with empty caches.
+    pub fn restart(&self) {
+        self.0.restart_all();
+    }
+
+    /// Switches the faults of [`Builder::faults`] on or off. Watches that could lose events end with 410 when they are
+    /// switched off, so that their clients list again.
+    pub fn set_faults(&self, are_on: bool) {
+        self.0.env.network.faults.set_on(are_on);
+    }
+
+    /// Injects one fault: at the n-th request of a kind from now on.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::{Cluster, Fault};
+    ///
+    /// let cluster = Cluster::start().await;
+    /// // The controller dies after it has created its first ReplicaSet.
+    /// cluster.inject("deployment-controller", "POST replicasets", 1, Fault::Kill);
+    /// # }
+    /// ```
+    pub fn inject(&self, actor: &str, request: &str, nth: u32, fault: Fault) {
+        let site = crate::Site {
+            actor: actor.into(),
+            request: request.into(),
+            nth,
+        };
+        self.0.env.network.faults.plan(Injection { site, fault });
+    }
+
+    /// The faults that were injected, in order.
+    pub fn injected(&self) -> Vec<Injection> {
+        self.0.env.network.faults.injected()
+    }
+
+    /// Who wrote what, and the faults, oldest first: the latest 20,000, without Events and Leases.
+    pub fn steps(&self) -> Vec<Step> {
+        self.0.env.network.steps.steps()
+    }
+
+    /// The last steps, a line each, as `mizzen trace` prints them.
+    pub fn last_steps(&self, n: usize) -> String {
+        self.0.env.network.steps.tail(n)
+    }
+
+    /// A copy of the cluster, to try something: both go their own ways. Copying the state costs a few pointers; components
+    /// and programs of the copy start with empty caches, at the same time of day.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// let fork = cluster.fork().await;
+    /// fork.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: try, namespace: default}}").await;
+    /// assert!(fork.find::<ConfigMap>("try").await.is_some());
+    /// assert!(cluster.find::<ConfigMap>("try").await.is_none());
+    /// # }
+    /// ```
+    pub async fn fork(&self) -> Cluster {
+        let clock = SettableClock::starting_at(self.clock().now().0);
+        let components = Components::with_programs(self.0.components.lock().programs());
+        let builder = Builder {
+            // Names that the copy generates differ from those that the original will.
+            seed: self.0.builder.seed.wrapping_add(0x5851_f42d_4c95_7f2d),
+            ..self.0.builder.clone()
+        };
+        Cluster::on_store(self.store().fork(), clock, builder, components).await
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.server().parts().registry.store()
+    }
+
+    /// Whether time passes only when all tasks are idle.
+    pub(crate) fn is_virtual(&self) -> bool {
+        self.0.is_virtual.load(Ordering::Relaxed)
+    }
+
+    /// Goes on in real time: the clock of the runtime is resumed, and the wall clock is set.
+    pub(crate) fn join_real_time(&self) {
+        if self.0.is_virtual.swap(false, Ordering::Relaxed) {
+            tokio::time::resume();
+            self.clock().step(WallClock.now().0 - self.clock().now().0);
+        }
+    }
+
+    /// Spawns a task that stops with the cluster.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.tasks.lock().spawn(task);
+    }
+
+    /// The requests that are not answered yet.
+    pub(crate) fn n_in_flight(&self) -> usize {
+        self.0.env.network.n_in_flight.load(Ordering::Relaxed)
+    }
+}
+
+impl ClusterInner {
+    fn start_process(&self, process: &Process) {
+        let mut components = self.components.lock();
+        components.start(process, &self.builder, &self.env);
+    }
+
+    fn restart_all(&self) {
+        let what = "all components are killed and restarted".into();
+        self.env.network.steps.record_fault(&"cluster".into(), what);
+        let mut components = self.components.lock();
+        for process in components.processes(&self.builder) {
+            components.start(&process, &self.builder, &self.env);
+        }
+    }
+}
+
+/// A failing test shows what the cluster did last.
+impl Drop for ClusterInner {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !is_exploring() {
+            let steps = self.env.network.steps.tail(LAST_STEPS);
+            eprintln!("the last steps of the cluster:\n{steps}");
+        }
+    }
+}
+
+/// A store with the bootstrap objects. It is made once in a process, and forked for every cluster.
+async fn bootstrapped_store() -> &'static Store {
+    static STORE: OnceCell<Store> = OnceCell::const_new();
+    STORE
+        .get_or_init(|| async {
+            let store = Store::in_memory(Default::default());
+            let clock = SettableClock::starting_at(BEGIN);
+            let random = Arc::new(CountingRandom::default());
+            let registry = Registry::new(store.clone(), Arc::new(clock), random);
+            let server = mizzen_controlplane::server(registry, Options::default());
+            server.start().await;
+            let ranges: Vec<Cidr> = Options::default().service_ranges;
+            let location = ServerLocation {
+                service: KubernetesService {
+                    service_ip: ranges[0].nth(1),
+                    advertise_address: None,
+                    port: 6443,
+                    node_port: None,
+                },
+                service_ranges: ranges,
+            };
+            let trusted = TrustedAuthorities {
+                clients: AUTHORITY.certificate.clone(),
+                ..TrustedAuthorities::default()
+            };
+            let bootstrapped = async {
+                bootstrap(&server, &location, &trusted).await?;
+                bootstrap_nodes(&server).await
+            };
+            bootstrapped
+                .await
+                .expect("the bootstrap objects can be created");
+            store
+        })
+        .await
+}

@@ -1,0 +1,352 @@
+//! Exploration: does a scenario end the same, whatever faults occur?
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use crate::builder::Builder;
+use crate::diff::line_diff;
+use crate::faults::{FaultRates, FaultSource, Injection};
+use crate::steps::Step;
+use crate::{Cluster, picture};
+
+/// How long a cluster may take to converge after the faults.
+const REST: Duration = Duration::from_secs(900);
+/// How long the state must stay as it was without faults.
+const LOOK: Duration = Duration::from_secs(60);
+/// How many runs may be spent on shrinking a schedule.
+const MAX_SHRINK_RUNS: usize = 60;
+/// How many lines a story has, at most.
+const MAX_STORY: usize = 200;
+/// The stack of a thread, for deeply nested futures of debug builds.
+const STACK: usize = 16 * 1024 * 1024;
+
+/// Plays a scenario once without faults, and then with different faults for every seed. When the faults are over, watches
+/// that could lose events end with 410, and nothing is restarted. When the cluster has come to rest, its state must be that
+/// of the first run.
+///
+/// A failing schedule is shrunk: faults are left out as long as the scenario still fails. What remains is printed as a story,
+/// with the seed that plays it again.
+///
+/// `MIZZEN_SEED=17` plays one seed; `MIZZEN_SEEDS=1000` that many.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use mizzen_testing::{Cluster, Explore};
+///
+/// # const WEB: &str = "";
+/// Explore::new(Cluster::builder().nodes(2)).seeds(0..100).run(async |cluster: &Cluster| {
+///     cluster.apply(WEB).await;
+///     cluster.advance(Duration::from_secs(15)).await;
+/// });
+/// ```
+#[derive(Clone)]
+pub struct Explore {
+    builder: Builder,
+    seeds: Range<u64>,
+    rates: FaultRates,
+    n_threads: usize,
+}
+
+/// What was explored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Explored {
+    /// The number of seeds.
+    pub n_seeds: u64,
+    /// The number of faults that were injected.
+    pub n_faults: u64,
+}
+
+/// A schedule that fails.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// The seed.
+    pub seed: u64,
+    /// How many faults the seed injects.
+    pub n_faults: usize,
+    /// The faults that are enough to fail.
+    pub faults: Vec<Injection>,
+    /// How the end differs, or how the scenario panicked.
+    pub difference: String,
+    /// Who did what.
+    pub steps: Vec<Step>,
+}
+
+/// The end of one run.
+struct Played {
+    /// The state; or the message of a panic.
+    end: Result<String, String>,
+    injected: Vec<Injection>,
+    steps: Vec<Step>,
+}
+
+thread_local! {
+    /// Whether clusters of this thread are silent when the scenario panics: the story has their steps.
+    static IS_EXPLORING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread explores.
+pub(crate) fn is_exploring() -> bool {
+    IS_EXPLORING.get()
+}
+
+impl Explore {
+    /// Explores with clusters that are set up like this: 20 seeds, the default faults, all cores.
+    pub fn new(builder: Builder) -> Explore {
+        Explore {
+            builder,
+            seeds: 0..20,
+            rates: FaultRates::default(),
+            n_threads: thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// The seeds.
+    #[must_use]
+    pub fn seeds(mut self, seeds: Range<u64>) -> Explore {
+        self.seeds = seeds;
+        self
+    }
+
+    /// How often faults occur.
+    #[must_use]
+    pub fn faults(mut self, rates: FaultRates) -> Explore {
+        self.rates = rates;
+        self
+    }
+
+    /// The number of threads.
+    #[must_use]
+    pub fn threads(mut self, n: usize) -> Explore {
+        self.n_threads = n.max(1);
+        self
+    }
+
+    /// Plays the scenario with every seed.
+    ///
+    /// # Panics
+    /// If the end of a run differs, or the scenario panics, with the story.
+    pub fn run(self, scenario: impl AsyncFn(&Cluster) + Sync) -> Explored {
+        match self.check(scenario) {
+            Ok(explored) => explored,
+            Err(finding) => panic!("{}", finding.story()),
+        }
+    }
+
+    /// Plays the scenario until a seed fails.
+    ///
+    /// # Panics
+    /// If the scenario panics without faults.
+    pub fn check(mut self, scenario: impl AsyncFn(&Cluster) + Sync) -> Result<Explored, Finding> {
+        let from_env = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        if let Some(seed) = from_env("MIZZEN_SEED") {
+            self.seeds = seed..seed + 1;
+        } else if let Some(n) = from_env("MIZZEN_SEEDS") {
+            self.seeds = self.seeds.start..self.seeds.start + n;
+        }
+        let peace = self.on_thread(|| self.play(&scenario, 0, None));
+        let expected = match peace.end {
+            Ok(state) => state,
+            Err(message) => panic!("the scenario fails without faults: {message}"),
+        };
+        let (next, n_faults) = (AtomicU64::new(self.seeds.start), AtomicU64::new(0));
+        let failed: Mutex<Option<(u64, Played)>> = Mutex::new(None);
+        thread::scope(|scope| {
+            for _ in 0..self.n_threads {
+                let work = || {
+                    IS_EXPLORING.set(true);
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= self.seeds.end || failed.lock().is_some() {
+                            return;
+                        }
+                        let rates = self.rates;
+                        let source = FaultSource::Random { seed, rates };
+                        let played = self.play(&scenario, seed, Some((source, &expected)));
+                        n_faults.fetch_add(played.injected.len() as u64, Ordering::Relaxed);
+                        if !played.ends_as(&expected) {
+                            failed.lock().get_or_insert((seed, played));
+                        }
+                    }
+                };
+                let spawned = thread::Builder::new()
+                    .stack_size(STACK)
+                    .spawn_scoped(scope, work);
+                spawned.expect("a thread can be started");
+            }
+        });
+        match failed.into_inner() {
+            None => Ok(Explored {
+                n_seeds: self.seeds.end - self.seeds.start,
+                n_faults: n_faults.into_inner(),
+            }),
+            Some((seed, played)) => {
+                Err(self.on_thread(|| self.shrink(&scenario, seed, played, &expected)))
+            }
+        }
+    }
+
+    /// Runs on a thread with a large stack, and returns what it returns.
+    fn on_thread<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let work = || {
+                IS_EXPLORING.set(true);
+                work()
+            };
+            let spawned = thread::Builder::new()
+                .stack_size(STACK)
+                .spawn_scoped(scope, work);
+            let joined = spawned.expect("a thread can be started").join();
+            joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Leaves out faults as long as the scenario fails.
+    fn shrink(
+        &self,
+        scenario: &impl AsyncFn(&Cluster),
+        seed: u64,
+        first: Played,
+        expected: &str,
+    ) -> Finding {
+        let n_faults = first.injected.len();
+        let replay = |faults: &[Injection]| {
+            let source = FaultSource::planned(faults.iter().cloned());
+            let played = self.play(scenario, seed, Some((source, expected)));
+            (!played.ends_as(expected)).then_some(played)
+        };
+        let (mut best, mut n_runs) = (first, 0);
+        let mut chunk = n_faults.div_ceil(2).max(1);
+        loop {
+            let (mut at, mut is_smaller) = (0, false);
+            while at < best.injected.len() && n_runs < MAX_SHRINK_RUNS {
+                let mut fewer = best.injected.clone();
+                fewer.drain(at..(at + chunk).min(fewer.len()));
+                n_runs += 1;
+                match replay(&fewer) {
+                    Some(played) => (best, is_smaller) = (played, true),
+                    None => at += chunk,
+                }
+            }
+            if n_runs >= MAX_SHRINK_RUNS || chunk == 1 && !is_smaller {
+                break;
+            }
+            chunk = (chunk / 2).max(1);
+        }
+        Finding {
+            seed,
+            n_faults,
+            difference: best.difference(expected),
+            faults: best.injected,
+            steps: best.steps,
+        }
+    }
+
+    /// Plays the scenario: without faults, or with faults until the state is the expected one.
+    fn play(
+        &self,
+        scenario: &impl AsyncFn(&Cluster),
+        seed: u64,
+        trouble: Option<(FaultSource, &str)>,
+    ) -> Played {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .expect("a runtime can be started");
+        let mut builder = self.builder.clone().seed(seed);
+        if let Some((source, _)) = &trouble {
+            builder.faults = source.clone();
+        }
+        let cluster = runtime.block_on(builder.start());
+        let end = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(async {
+                let known = picture::uids(&cluster).await;
+                cluster.set_faults(trouble.is_some());
+                scenario(&cluster).await;
+                cluster.set_faults(false);
+                match &trouble {
+                    None => sleep(REST).await,
+                    Some((_, expected)) => {
+                        let mut n_equal = 0;
+                        for _ in 0..REST.as_secs() / LOOK.as_secs() {
+                            sleep(LOOK).await;
+                            let is_equal = picture::draw(&cluster, &known).await == **expected;
+                            n_equal = if is_equal { n_equal + 1 } else { 0 };
+                            if n_equal == 2 {
+                                break;
+                            }
+                        }
+                    }
+                }
+                picture::draw(&cluster, &known).await
+            })
+        }));
+        let (injected, steps) = (cluster.injected(), cluster.steps());
+        // Tasks are dropped within their runtime.
+        runtime.block_on(async move { drop(cluster) });
+        Played {
+            end: end.map_err(|panic| panic_message(&*panic)),
+            injected,
+            steps,
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("the scenario panicked").to_owned()
+}
+
+impl Played {
+    fn ends_as(&self, expected: &str) -> bool {
+        self.end.as_deref() == Ok(expected)
+    }
+
+    fn difference(&self, expected: &str) -> String {
+        match &self.end {
+            Ok(found) => format!(
+                "the end differs (- without faults, + with faults):\n{}",
+                line_diff(expected, found)
+            ),
+            Err(message) => format!("the scenario failed: {message}\n"),
+        }
+    }
+}
+
+impl Finding {
+    /// The failure for people: what differs, the faults that are enough, who did what, and how to play it again.
+    pub fn story(&self) -> String {
+        let Finding {
+            seed,
+            n_faults,
+            faults,
+            difference,
+            steps,
+        } = self;
+        let told: Vec<String> = faults.iter().map(|fault| format!("  {fault}\n")).collect();
+        let told = told.concat();
+        let n_left_out = steps.len().saturating_sub(MAX_STORY);
+        let lines: String = steps
+            .iter()
+            .take(MAX_STORY)
+            .map(|step| format!("{step}\n"))
+            .collect();
+        let rest = match n_left_out {
+            0 => String::new(),
+            n => format!("and {n} more steps\n"),
+        };
+        format!(
+            "seed {seed}: {difference}{} of {n_faults} faults are enough:\n{told}the story:\n{lines}{rest}\
+             play it again with MIZZEN_SEED={seed}",
+            faults.len()
+        )
+    }
+}

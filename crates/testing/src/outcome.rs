@@ -1,0 +1,21 @@
+//! How a program of a test ends.
+
+use std::fmt::Display;
+
+/// What a program returns: nothing, or a result.
+pub trait ProgramOutcome {
+    /// The error, if it failed.
+    fn failure(self) -> Option<String>;
+}
+
+impl ProgramOutcome for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<E: Display> ProgramOutcome for Result<(), E> {
+    fn failure(self) -> Option<String> {
+        self.err().map(|error| error.to_string())
+    }
+}

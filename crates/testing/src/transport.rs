@@ -1,0 +1,402 @@
+//! The connection of one component to the API server, in process: writes are recorded, and faults are injected.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, Response, Uri};
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body as ClientBody;
+use mizzen_apiserver::{Body, InProcess, Server, TruncatedResponse, User};
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Sleep, sleep};
+use tower_service::Service;
+
+use crate::faults::{Fault, Faults, RequestKind, Site};
+use crate::request::RequestTarget;
+use crate::steps::{RecordedWrite, StepLog};
+
+/// What all connections of a cluster share.
+#[derive(Clone)]
+pub(crate) struct Network {
+    pub(crate) server: Server,
+    pub(crate) steps: StepLog,
+    pub(crate) faults: Faults,
+    /// Requests that are not answered yet, watches excepted.
+    pub(crate) n_in_flight: Arc<AtomicUsize>,
+    /// Whether watches last for years, without bookmarks, so that idle time is cheap.
+    pub(crate) has_long_watches: bool,
+    /// Receives the process of a component that is killed.
+    pub(crate) kills: Sender<Process>,
+}
+
+/// A process of the cluster: what is killed and started as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Process {
+    Controllers,
+    Scheduler,
+    Nodes,
+    /// A program of the test, by name.
+    Program(Arc<str>),
+}
+
+impl Process {
+    /// The user agent, and so the default field manager.
+    fn user_agent(&self) -> &'static str {
+        match self {
+            Process::Controllers => "kube-controller-manager",
+            Process::Scheduler => "kube-scheduler",
+            Process::Nodes => "kubelet",
+            Process::Program(_) => TEST_AGENT,
+        }
+    }
+}
+
+/// The user agent of the test and of its programs.
+const TEST_AGENT: &str = "mizzen-testing";
+
+impl Network {
+    /// A client of the test: its writes are recorded, and it sees no faults.
+    pub(crate) fn test_client(&self, user: User) -> Client {
+        Client::new(self.connection(user, "test", None), "default")
+    }
+
+    /// A client of a component in `process`.
+    pub(crate) fn component_client(&self, user: User, actor: &str, process: Process) -> Client {
+        Client::new(self.connection(user, actor, Some(process)), "default")
+    }
+
+    fn connection(&self, user: User, actor: &str, process: Option<Process>) -> Connection {
+        let agent = process.as_ref().map_or(TEST_AGENT, Process::user_agent);
+        Connection {
+            inner: self.server.in_process(user, agent),
+            actor: actor.into(),
+            process,
+            network: self.clone(),
+        }
+    }
+}
+
+/// The connection of a component.
+#[derive(Clone)]
+struct Connection {
+    inner: InProcess,
+    actor: Arc<str>,
+    /// The process that is killed; none for the test, which sees no faults.
+    process: Option<Process>,
+    network: Network,
+}
+
+/// Counts a request as long as it is not answered.
+struct InFlight(Arc<AtomicUsize>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connection {
+    async fn answer(mut self, mut request: Request<ClientBody>) -> Response<FaultyBody> {
+        let kind = request_kind(&request);
+        let n_in_flight = self.network.n_in_flight.clone();
+        let _counted = (kind != RequestKind::Watch).then(|| {
+            n_in_flight.fetch_add(1, Ordering::Relaxed);
+            InFlight(n_in_flight)
+        });
+        if kind == RequestKind::Watch && self.network.has_long_watches {
+            lengthen_watch(&mut request);
+        }
+        let site = self.site(&request, kind);
+        let faults = site
+            .as_ref()
+            .map(|site| self.network.faults.on_request(site, kind))
+            .unwrap_or_default();
+        for fault in &faults {
+            match fault {
+                Fault::Expired => return refusal(410, "Expired"),
+                Fault::Conflict => return refusal(409, "Conflict"),
+                Fault::Unavailable => return refusal(503, "ServiceUnavailable"),
+                Fault::StaleList { behind } => self.make_stale(&mut request, *behind),
+                fault => {
+                    if let Some(delay) = fault.delay() {
+                        sleep(delay).await;
+                    }
+                }
+            }
+        }
+        if kind != RequestKind::Write {
+            let Ok(answer) = self.inner.call(request).await;
+            let cut = faults.iter().find_map(|fault| match fault {
+                Fault::CutWatch { after } => Some(*after),
+                _ => None,
+            });
+            let faults = site.filter(|_| kind == RequestKind::Watch);
+            let faults = faults.map(|site| Box::new(WatchFaults::new(site, cut, &self.network)));
+            return answer.map(|inner| FaultyBody {
+                inner: Some(inner),
+                faults,
+            });
+        }
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let Ok(answer) = self.inner.call(request).await;
+        let (parts, body) = answer.into_parts();
+        let body = body
+            .collect()
+            .await
+            .map(|body| body.to_bytes())
+            .unwrap_or_default();
+        self.network.steps.record_write(RecordedWrite {
+            actor: self.actor.clone(),
+            method,
+            path,
+            code: parts.status.as_u16(),
+            answer: body.clone(),
+        });
+        for fault in faults {
+            match fault {
+                Fault::LostAnswer { code: 409 } => return refusal(409, "Conflict"),
+                Fault::LostAnswer { code } => return refusal(code, "InternalError"),
+                Fault::Kill => {
+                    if let Some(process) = &self.process {
+                        // A process that is being killed already need not be killed again.
+                        let _ = self.network.kills.try_send(process.clone());
+                        return std::future::pending().await;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Response::from_parts(parts, FaultyBody::whole(body))
+    }
+
+    /// The site of a request; none for the test and while faults are off.
+    fn site(&self, request: &Request<ClientBody>, kind: RequestKind) -> Option<Site> {
+        self.process.as_ref()?;
+        if !self.network.faults.is_on() {
+            return None;
+        }
+        let target = RequestTarget::parse(request.uri().path());
+        let verb = match kind {
+            RequestKind::Watch => "WATCH",
+            RequestKind::CachedList => "LIST",
+            _ => request.method().as_str(),
+        };
+        let class = format!("{verb} {}", target.resource_path());
+        self.network.faults.next_site(&self.actor, &class)
+    }
+
+    /// Makes a list read an older revision.
+    fn make_stale(&self, request: &mut Request<ClientBody>, behind: u32) {
+        let revision = self.network.server.parts().registry.store().revision().0;
+        let old = revision.saturating_sub(u64::from(behind)).max(1);
+        let query = request.uri().query().unwrap_or_default();
+        let mut kept: Vec<&str> = query
+            .split('&')
+            .filter(|one| !one.starts_with("resourceVersion"))
+            .collect();
+        let exact = format!("resourceVersion={old}&resourceVersionMatch=Exact");
+        kept.push(&exact);
+        let uri = format!("{}?{}", request.uri().path(), kept.join("&"));
+        if let Ok(uri) = uri.parse::<Uri>() {
+            *request.uri_mut() = uri;
+        }
+    }
+}
+
+/// Removes the timeout and the periodic bookmarks of a watch. A bookmark that ends the initial events stays.
+fn lengthen_watch(request: &mut Request<ClientBody>) {
+    let query = request.uri().query().unwrap_or_default();
+    let has_initial = query.contains("sendInitialEvents=true");
+    let kept: Vec<&str> = query
+        .split('&')
+        .filter(|one| !one.starts_with("timeoutSeconds="))
+        .filter(|one| has_initial || *one != "allowWatchBookmarks=true")
+        .collect();
+    let uri = format!("{}?{}", request.uri().path(), kept.join("&"));
+    if let Ok(uri) = uri.parse::<Uri>() {
+        *request.uri_mut() = uri;
+    }
+}
+
+fn request_kind(request: &Request<ClientBody>) -> RequestKind {
+    let query = request.uri().query().unwrap_or_default();
+    let has = |parameter: &str| query.split('&').any(|one| one == parameter);
+    match *request.method() {
+        Method::GET if has("watch=true") || has("watch=1") => RequestKind::Watch,
+        Method::GET if has("resourceVersion=0") && !has("resourceVersionMatch=Exact") => {
+            RequestKind::CachedList
+        }
+        Method::GET | Method::HEAD | Method::OPTIONS => RequestKind::Read,
+        _ => RequestKind::Write,
+    }
+}
+
+fn refusal(code: u16, reason: &str) -> Response<FaultyBody> {
+    let status = format!(
+        r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"injected fault","reason":"{reason}","code":{code}}}"#
+    );
+    let mut response = Response::new(FaultyBody::whole(status.into()));
+    *response.status_mut() = http::StatusCode::from_u16(code).expect("the code is valid");
+    let json = http::HeaderValue::from_static("application/json");
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, json);
+    response
+}
+
+impl Service<Request<ClientBody>> for Connection {
+    type Response = Response<FaultyBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<FaultyBody>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<ClientBody>) -> Self::Future {
+        let connection = self.clone();
+        Box::pin(async move { Ok(connection.answer(request).await) })
+    }
+}
+
+/// The body of an answer; that of a watch may lose, delay or repeat events.
+struct FaultyBody {
+    inner: Option<Body>,
+    faults: Option<Box<WatchFaults>>,
+}
+
+impl FaultyBody {
+    fn whole(bytes: Bytes) -> FaultyBody {
+        FaultyBody {
+            inner: Some(Body::from(bytes)),
+            faults: None,
+        }
+    }
+}
+
+/// The event with which a watch ends whose version is too old.
+const EXPIRED_EVENT: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}
+"#;
+
+/// The faults of one watch.
+struct WatchFaults {
+    site: Site,
+    faults: Faults,
+    /// After how many events the watch is cut.
+    cut: Option<u32>,
+    n_events: u32,
+    /// The beginning of an incomplete line.
+    partial: BytesMut,
+    /// Whole lines that are not delivered yet.
+    lines: VecDeque<Bytes>,
+    /// A line that is late, and until when.
+    delayed: Option<(Bytes, Pin<Box<Sleep>>)>,
+    /// Resolves when faults are switched off.
+    over: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl WatchFaults {
+    fn new(site: Site, cut: Option<u32>, network: &Network) -> WatchFaults {
+        let mut is_on = network.faults.subscribe();
+        let over = Box::pin(async move {
+            // The sender is gone when the cluster is.
+            let _ = is_on.wait_for(|is_on| !*is_on).await;
+        });
+        WatchFaults {
+            site,
+            over,
+            faults: network.faults.clone(),
+            cut,
+            n_events: 0,
+            partial: BytesMut::new(),
+            lines: VecDeque::new(),
+            delayed: None,
+        }
+    }
+
+    fn receive(&mut self, bytes: &Bytes) {
+        self.partial.extend_from_slice(bytes);
+        while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
+            self.lines
+                .push_back(self.partial.split_to(end + 1).freeze());
+        }
+    }
+
+    /// The next lines to deliver; none if more must be received first. Ends with `None` when the watch is cut.
+    fn poll_deliver(&mut self, context: &mut Context) -> Poll<Option<Option<Bytes>>> {
+        if self.cut == Some(0) {
+            return Poll::Ready(None);
+        }
+        // A client that lost events must list again: it would never get them otherwise.
+        if self.over.as_mut().poll(context).is_ready() {
+            self.cut = Some(0);
+            return Poll::Ready(Some(Some(Bytes::from_static(EXPIRED_EVENT))));
+        }
+        loop {
+            if let Some((line, until)) = &mut self.delayed {
+                ready!(until.as_mut().poll(context));
+                let line = line.clone();
+                self.delayed = None;
+                return Poll::Ready(Some(Some(line)));
+            }
+            let Some(line) = self.lines.pop_front() else {
+                return Poll::Ready(Some(None));
+            };
+            // A bookmark that is lost or late would claim that nothing happened.
+            if line.starts_with(br#"{"type":"BOOKMARK""#) {
+                return Poll::Ready(Some(Some(line)));
+            }
+            let event = self.n_events;
+            self.n_events += 1;
+            if self.cut.is_some_and(|cut| event >= cut) {
+                return Poll::Ready(None);
+            }
+            match self.faults.on_event(&self.site, event) {
+                Some(Fault::DropEvent { .. }) => {}
+                Some(Fault::RepeatEvent { .. }) => {
+                    return Poll::Ready(Some(Some([&line[..], &line[..]].concat().into())));
+                }
+                Some(fault) => {
+                    let delay = fault.delay().unwrap_or_default();
+                    self.delayed = Some((line, Box::pin(sleep(delay))));
+                }
+                None => return Poll::Ready(Some(Some(line))),
+            }
+        }
+    }
+}
+
+impl http_body::Body for FaultyBody {
+    type Data = Bytes;
+    type Error = TruncatedResponse;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+    ) -> Poll<Option<Result<Frame<Bytes>, TruncatedResponse>>> {
+        let FaultyBody { inner, faults } = &mut *self;
+        loop {
+            let Some(body) = inner else {
+                return Poll::Ready(None);
+            };
+            let Some(faults) = faults else {
+                return Pin::new(body).poll_frame(context);
+            };
+            match ready!(faults.poll_deliver(context)) {
+                None => *inner = None,
+                Some(Some(line)) => return Poll::Ready(Some(Ok(Frame::data(line)))),
+                Some(None) => match ready!(Pin::new(body).poll_frame(context)) {
+                    Some(Ok(frame)) => faults.receive(&frame.into_data().unwrap_or_default()),
+                    end => return Poll::Ready(end),
+                },
+            }
+        }
+    }
+}

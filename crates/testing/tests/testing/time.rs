@@ -1,0 +1,128 @@
+//! Virtual time.
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
+use mizzen_testing::{Cluster, Step, assert_status};
+
+const DAILY: &str = "
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: daily}
+spec:
+  schedule: '@daily'
+  successfulJobsHistoryLimit: 1
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}
+";
+
+#[tokio::test]
+async fn hours_of_a_cron_job_pass_at_once() {
+    let cluster = Cluster::start().await;
+    cluster.apply(&DAILY.replace("@daily", "@hourly")).await;
+    cluster.advance(Duration::from_secs(6 * 3600)).await;
+    let is_job = |step: &Step| step.object.starts_with("jobs/daily-") && step.what == "created";
+    assert_eq!(
+        cluster.steps().iter().filter(|step| is_job(step)).count(),
+        6
+    );
+    let jobs = cluster.list::<Job>().await;
+    assert_eq!(jobs.len(), 1, "the history has one");
+    assert_eq!(jobs[0].status.as_ref().unwrap().succeeded, Some(1));
+}
+
+#[tokio::test]
+async fn a_year_of_a_cron_job_passes_at_once_without_other_loops() {
+    let cluster = Cluster::builder()
+        .controllers(["cronjob-controller"])
+        .scheduler(false)
+        .nodes(0)
+        .start()
+        .await;
+    let daily = DAILY.replace(
+        "successfulJobsHistoryLimit: 1",
+        "concurrencyPolicy: Replace",
+    );
+    cluster.apply(&daily).await;
+    cluster.advance(Duration::from_secs(365 * 24 * 3600)).await;
+    let created = cluster
+        .steps()
+        .into_iter()
+        .filter(|step| step.object.starts_with("jobs/daily-") && step.what == "created");
+    assert_eq!(created.count(), 365);
+    assert!(cluster.find::<CronJob>("daily").await.is_some());
+}
+
+#[tokio::test]
+async fn settle_waits_for_a_program_of_the_test() {
+    let cluster = Cluster::start().await;
+    cluster.run("counter", |client| async move {
+        let configs: Api<ConfigMap> = Api::default_namespaced(client);
+        for n in 0..20 {
+            let text = format!(r#"{{"metadata":{{"name":"n-{n}"}}}}"#);
+            let config = serde_json::from_str(&text).unwrap();
+            configs.create(&Default::default(), &config).await?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok::<(), kube::Error>(())
+    });
+    cluster.settle().await;
+    assert!(cluster.find::<ConfigMap>("n-19").await.is_some());
+}
+
+#[tokio::test]
+#[should_panic(expected = "the cluster did not settle within 600s; its last steps:")]
+async fn a_cluster_that_never_settles_is_reported() {
+    let cluster = Cluster::start().await;
+    cluster.run("restless", |client| async move {
+        let configs: Api<ConfigMap> = Api::default_namespaced(client);
+        for n in 0.. {
+            let text = format!(r#"{{"metadata":{{"name":"n-{n}"}}}}"#);
+            let config = serde_json::from_str(&text).unwrap();
+            configs.create(&Default::default(), &config).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+    cluster.settle().await;
+}
+
+#[tokio::test]
+async fn an_object_is_awaited_and_returned() {
+    let cluster = Cluster::start().await;
+    cluster.apply(super::start::WEB).await;
+    let ready = cluster
+        .until_object("web", |web: &k8s_openapi::api::apps::v1::Deployment| {
+            web.status
+                .as_ref()
+                .is_some_and(|status| status.ready_replicas == Some(3))
+        })
+        .await;
+    assert_eq!(ready.metadata.name.as_deref(), Some("web"));
+}
+
+#[tokio::test]
+#[should_panic(expected = "Pod lost did not become what was expected; it had ")]
+async fn a_condition_that_never_holds_shows_what_was_seen() {
+    let cluster = Cluster::builder().nodes(0).start().await;
+    cluster
+        .apply("{apiVersion: v1, kind: Pod, metadata: {name: lost}, spec: {containers: [{name: c, image: i}]}}")
+        .await;
+    cluster
+        .until_object("lost", |pod: &Pod| {
+            pod.status
+                .as_ref()
+                .and_then(|status| status.phase.as_deref())
+                == Some("Running")
+        })
+        .await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "status.readyReplicas: expected 4, found 3")]
+async fn a_status_that_differs_is_told_field_by_field() {
+    let cluster = Cluster::start().await;
+    cluster.apply(super::start::WEB).await;
+    cluster.settle().await;
+    assert_status!(cluster, k8s_openapi::api::apps::v1::Deployment, "web", {"readyReplicas": 4});
+}
