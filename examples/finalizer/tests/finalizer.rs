@@ -1,0 +1,130 @@
+//! The controller in a whole cluster, on virtual time.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use finalizer::{Bucket, FINALIZER, Storage};
+use kube::{Api, Client, CustomResourceExt as _, ResourceExt as _};
+use mizzen_sdk::controller::Context;
+use mizzen_testing::{Cluster, Explore, assert_events};
+use parking_lot::Mutex;
+
+/// Buckets in memory. The storage can be down.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    buckets: BTreeSet<String>,
+    is_down: bool,
+}
+
+impl Memory {
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<String>)) -> Result<(), io::Error> {
+        let mut state = self.0.lock();
+        if state.is_down {
+            return Err(io::Error::other("the storage is down"));
+        }
+        change(&mut state.buckets);
+        Ok(())
+    }
+
+    fn n_buckets(&self) -> usize {
+        self.0.lock().buckets.len()
+    }
+}
+
+impl Storage for Memory {
+    fn create(&self, id: &str) -> Result<(), io::Error> {
+        self.change(|buckets| {
+            buckets.insert(id.to_owned());
+        })
+    }
+
+    fn remove(&self, id: &str) -> Result<(), io::Error> {
+        self.change(|buckets| {
+            buckets.remove(id);
+        })
+    }
+}
+
+/// Installs the kind, runs the controller, and creates a bucket.
+async fn start(cluster: &Cluster, storage: &Memory) {
+    cluster
+        .apply(&serde_json::to_string(&Bucket::crd()).unwrap())
+        .await;
+    let storage = storage.clone();
+    cluster.run("bucket", move |client: Client| {
+        let context = Context::new(client).named("bucket");
+        finalizer::controller(&context, storage.clone()).run(std::future::pending())
+    });
+    cluster
+        .apply(include_str!("../manifests/bucket.yaml"))
+        .await;
+}
+
+async fn delete(cluster: &Cluster) {
+    let buckets: Api<Bucket> = Api::default_namespaced(cluster.client());
+    buckets.delete("photos", &Default::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_bucket_is_created_and_removed_with_its_object() {
+    let (cluster, storage) = (Cluster::start().await, Memory::default());
+    start(&cluster, &storage).await;
+    cluster.settle().await;
+    let bucket: Bucket = cluster.get("photos").await;
+    assert_eq!(bucket.finalizers(), [FINALIZER]);
+    assert_eq!(
+        bucket.status.as_ref().map(|status| &status.id),
+        bucket.uid().as_ref()
+    );
+    assert_eq!(storage.n_buckets(), 1);
+
+    delete(&cluster).await;
+    cluster.settle().await;
+    assert!(cluster.find::<Bucket>("photos").await.is_none());
+    assert_eq!(storage.n_buckets(), 0);
+}
+
+#[tokio::test]
+async fn the_object_stays_until_the_storage_is_back() {
+    let (cluster, storage) = (Cluster::start().await, Memory::default());
+    start(&cluster, &storage).await;
+    cluster.settle().await;
+    storage.0.lock().is_down = true;
+    delete(&cluster).await;
+    cluster.advance(Duration::from_secs(60)).await;
+    assert!(
+        cluster
+            .get::<Bucket>("photos")
+            .await
+            .metadata
+            .deletion_timestamp
+            .is_some()
+    );
+    assert_events!(cluster, "photos", ["BucketFailed"]);
+
+    storage.0.lock().is_down = false;
+    cluster.advance(Duration::from_secs(600)).await;
+    assert!(cluster.find::<Bucket>("photos").await.is_none());
+    assert_eq!(storage.n_buckets(), 0);
+}
+
+#[test]
+fn no_bucket_is_left_behind_whatever_happens_to_the_controller() {
+    static LEFT: LazyLock<Mutex<usize>> = LazyLock::new(Mutex::default);
+    Explore::new(Cluster::builder())
+        .seeds(0..20)
+        .run(async |cluster: &Cluster| {
+            let storage = Memory::default();
+            start(cluster, &storage).await;
+            cluster.advance(Duration::from_secs(60)).await;
+            delete(cluster).await;
+            cluster.advance(Duration::from_secs(600)).await;
+            *LEFT.lock() += storage.n_buckets();
+        });
+    assert_eq!(*LEFT.lock(), 0);
+}

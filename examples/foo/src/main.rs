@@ -1,0 +1,37 @@
+//! Keeps a Deployment for each Foo.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use kube::{Client, Config, CustomResourceExt as _};
+use mizzen_sdk::controller::Context;
+use mizzen_sdk::kubeconfig;
+
+/// Keeps a Deployment for each Foo.
+///
+/// Example: foo --kubeconfig kubeconfig
+#[derive(Parser)]
+struct Arguments {
+    /// How to reach the API server; in a cluster the service account of the pod.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// Print the CustomResourceDefinition and exit.
+    #[arg(long)]
+    crd: bool,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments = Arguments::parse();
+    if arguments.crd {
+        println!("{}", serde_json::to_string_pretty(&foo::Foo::crd())?);
+        return Ok(());
+    }
+    let config = match &arguments.kubeconfig {
+        Some(file) => kubeconfig::load(file, None, "foo").await?,
+        None => Config::incluster()?,
+    };
+    let context = Context::new(Client::try_from(config)?).named("foo");
+    let stop = async { drop(tokio::signal::ctrl_c().await) };
+    Ok(foo::controller(&context).run(stop).await?)
+}
