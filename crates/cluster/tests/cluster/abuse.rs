@@ -410,10 +410,13 @@ async fn unread_responses_are_bounded_over_all_connections() {
     );
 }
 
-/// Watchers over HTTP/1.1 that never read.
+/// Watchers over HTTP/1.1 that never read. Each has 4 MB of events to receive; without a limit on unsent bytes the
+/// server would hold all of them.
 #[tokio::test]
 async fn a_stalled_http1_watcher_uses_bounded_memory() {
     const N_WATCHERS: u64 = 100;
+    // About 240 KB in a debug build on an idle machine; resident memory varies with the load.
+    const LIMIT_KB: u64 = 600;
     let target = Target::start().await;
     fill(&target, 1_000, 4_000).await;
     let before = target.process.resident_bytes();
@@ -433,7 +436,7 @@ async fn a_stalled_http1_watcher_uses_bounded_memory() {
     target.check(1_000).await;
     let each = target.process.resident_bytes().saturating_sub(before) / N_WATCHERS / 1_000;
     println!("{each} KB for a watcher that does not read");
-    assert!(each < 270, "{each} KB");
+    assert!(each < LIMIT_KB, "{each} KB");
 }
 
 /// An unauthenticated or unauthorized request is rejected before its body is read.
