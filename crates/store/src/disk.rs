@@ -36,7 +36,7 @@ use self::file_ops::FileOps;
 use self::log::{LogFile, NextLog};
 use self::reserve::Reserve;
 use crate::encryption::MaybeEncryptor;
-use crate::{AppendError, Journal, JournalEntry, LiveRecords, OpenError, Revision, Saved};
+use crate::{AppendError, Journal, JournalEntry, LiveRecords, OpenError, Options, Revision, Saved};
 
 /// On a full disk a compaction is worth its cost if it frees this much, or a sixteenth of what it writes.
 const WORTHWHILE: u64 = 128 << 10;
@@ -71,12 +71,14 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// Takes `dir`, which is created if need be, for this process alone.
-    pub(crate) fn open(
-        dir: &Path,
-        compaction_bytes: u64,
-        encryptor: MaybeEncryptor,
-    ) -> Result<Disk, OpenError> {
-        Disk::open_with(FileOps::default(), dir, compaction_bytes, encryptor)
+    pub(crate) fn open(dir: &Path, options: &Options) -> Result<Disk, OpenError> {
+        let ops = FileOps::new(options.unsafe_no_fsync);
+        Disk::open_with(
+            ops,
+            dir,
+            options.compaction_bytes,
+            options.encryptor.clone(),
+        )
     }
 
     fn open_with(

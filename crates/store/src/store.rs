@@ -46,6 +46,9 @@ pub struct Options {
     pub compaction_bytes: u64,
     /// Encryption at rest. A store in memory does not use it.
     pub encryptor: Option<Arc<dyn Encryptor>>,
+    /// Acknowledge writes before they are on disk: what the operating system has not written when it crashes is lost, and
+    /// the store may not open again. For data of tests, as etcd's flag of this name.
+    pub unsafe_no_fsync: bool,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             window: WindowLimits::default(),
             compaction_bytes: 8 << 20,
             encryptor: None,
+            unsafe_no_fsync: false,
         }
     }
 }
@@ -67,11 +71,7 @@ impl Store {
 
     /// The store in `dir`, which is created if need be. Blocks while it reads what is there.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Store, OpenError> {
-        let disk = Disk::open(
-            dir.as_ref(),
-            options.compaction_bytes,
-            options.encryptor.clone(),
-        )?;
+        let disk = Disk::open(dir.as_ref(), &options)?;
         Store::with_journal(disk, options)
     }
 

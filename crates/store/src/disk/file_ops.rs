@@ -7,6 +7,8 @@ use std::path::Path;
 /// Executes file operations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileOps {
+    /// Whether nothing is synced: [`Options::unsafe_no_fsync`](crate::Options::unsafe_no_fsync).
+    skips_sync: bool,
     #[cfg(test)]
     pub(super) faults: std::sync::Arc<faults::Faults>,
 }
@@ -23,6 +25,15 @@ enum FileOperation {
 }
 
 impl FileOps {
+    /// Operations of a store that is synced, or not.
+    pub(super) fn new(skips_sync: bool) -> FileOps {
+        FileOps {
+            skips_sync,
+            #[cfg(test)]
+            faults: Default::default(),
+        }
+    }
+
     /// Writes all of `bytes` where the file's cursor is.
     pub(super) fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
         if cfg!(test) {
@@ -64,13 +75,19 @@ impl FileOps {
     /// Makes a file's content durable.
     pub(super) fn sync_data(&self, file: &File) -> io::Result<()> {
         self.check(FileOperation::Sync)?;
-        file.sync_data()
+        match self.skips_sync {
+            true => Ok(()),
+            false => file.sync_data(),
+        }
     }
 
     /// Makes a file's content and metadata durable.
     pub(super) fn sync_all(&self, file: &File) -> io::Result<()> {
         self.check(FileOperation::Sync)?;
-        file.sync_all()
+        match self.skips_sync {
+            true => Ok(()),
+            false => file.sync_all(),
+        }
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

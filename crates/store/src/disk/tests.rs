@@ -20,7 +20,7 @@ struct Case {
 impl Case {
     fn new() -> Case {
         let dir = tempdir().unwrap();
-        let mut disk = Disk::open(dir.path(), 1 << 20, None).unwrap();
+        let mut disk = Disk::open_with(FileOps::default(), dir.path(), 1 << 20, None).unwrap();
         disk.replay(&mut |_| {}).unwrap();
         Case { dir, disk }
     }
@@ -78,7 +78,7 @@ impl Case {
     fn reopen(self) -> (Case, String) {
         let Case { dir, disk } = self;
         drop(disk);
-        let mut disk = Disk::open(dir.path(), 1 << 20, None).unwrap();
+        let mut disk = Disk::open_with(FileOps::default(), dir.path(), 1 << 20, None).unwrap();
         let mut live = BTreeMap::new();
         let revision = disk.replay(&mut |saved| match saved.kind {
             EventKind::Put => drop(live.insert(saved.key.to_owned(), saved.revision.0)),

@@ -65,6 +65,24 @@ async fn all_records_survive_reopening() {
     assert_eq!(rig.put("d", "1").await.revision, at(7));
 }
 
+/// Across compactions, which replace files.
+#[tokio::test]
+async fn records_survive_reopening_without_fsync() {
+    let mut rig = Rig::disk(Options {
+        unsafe_no_fsync: true,
+        ..compacting()
+    });
+    for number in 0..100 {
+        rig.put(&format!("key-{}", number % 10), &number.to_string())
+            .await;
+    }
+    rig.reopen().await;
+    let expected: Vec<String> = (0..10)
+        .map(|key| format!("key-{key}={}", 90 + key))
+        .collect();
+    assert_eq!(dump(&rig.space().snapshot()), expected);
+}
+
 #[tokio::test]
 async fn history_starts_at_opening() {
     let mut rig = Rig::disk(Options::default());

@@ -496,6 +496,7 @@ fn options() -> Options {
         window,
         compaction_bytes: 600,
         encryptor: None,
+        unsafe_no_fsync: false,
     }
 }
 
