@@ -109,7 +109,7 @@ pub(crate) enum ComposeError {
 /// The components of the process.
 #[derive(Clone)]
 pub(crate) enum Topology {
-    /// Only the API server. No controller creates service accounts, so pods do not need one.
+    /// Only the API server.
     ApiServer,
     /// The API server, the controllers, the scheduler and nodes.
     ControlPlane(ControlPlane),
@@ -124,18 +124,46 @@ pub(crate) struct ControlPlane {
     pub pod_ranges: Vec<String>,
     /// The addresses of simulated load balancers.
     pub load_balancer_ranges: Vec<Cidr>,
-    /// The configuration of the scheduler.
-    pub scheduler: Arc<Configuration>,
+    /// The controllers.
+    pub controllers: EnabledControllers,
+    /// The configuration of the scheduler; none if it does not run.
+    pub scheduler: Option<Arc<Configuration>>,
     /// Whether `metrics.k8s.io` is served.
     pub serves_metrics: bool,
+}
+
+/// The controllers that run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EnabledControllers {
+    /// All of them.
+    All,
+    /// These, by name.
+    Named(Vec<String>),
+}
+
+impl EnabledControllers {
+    /// Whether a controller runs.
+    fn contains(&self, name: &str) -> bool {
+        match self {
+            EnabledControllers::All => true,
+            EnabledControllers::Named(names) => names.iter().any(|one| one == name),
+        }
+    }
 }
 
 impl Topology {
     /// The default admission plug-ins.
     fn plugins(&self) -> Plugins {
         match self {
-            Topology::ApiServer => Plugins::alone(),
-            Topology::ControlPlane(_) => Plugins::default(),
+            Topology::ControlPlane(control_plane)
+                if control_plane
+                    .controllers
+                    .contains("serviceaccount-controller") =>
+            {
+                Plugins::default()
+            }
+            // No controller creates service accounts, so pods do not need one.
+            _ => Plugins::alone(),
         }
     }
 
@@ -170,6 +198,7 @@ pub(crate) fn serve(args: &ServerArgs, topology: Topology) -> Result<(), Compose
 async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> {
     let started = Instant::now();
     set_api_server_id(&api_server_id());
+    let args = &args.with_storage_location().await?;
     let parsed = ParsedArgs::parse(args, &topology)?;
     if !args.allow_privileged {
         mizzen_controlplane::disallow_privileged();
@@ -350,10 +379,10 @@ impl ParsedArgs {
         args: &ServerArgs,
         address: SocketAddr,
     ) -> Result<ServerLocation, ComposeError> {
-        let advertise_address = args.serving.advertise_address(address.ip())?;
+        let advertise_address = args.serving.advertise_address(address.ip());
         if advertise_address.is_none() && args.serving.reconciles_endpoints() {
             tracing::warn!(
-                "this host has loopback addresses only, so default/kubernetes has no Endpoints"
+                "only a loopback address could be advertised, so default/kubernetes has no Endpoints"
             );
         }
         let service_ip = self.service_ranges[0].nth(1);
@@ -398,7 +427,7 @@ impl PersistentState {
         let directory = args.directory();
         let directory = directory.as_deref();
         let encryption = args.encryption.encryption().await?;
-        let store = PersistentState::open_store(directory, encryption.clone()).await?;
+        let store = PersistentState::open_store(directory, args, encryption.clone()).await?;
         let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
         let has_data = store.revision() > Revision::FIRST;
         let authority = match directory {
@@ -439,6 +468,7 @@ impl PersistentState {
     /// Opens the store on a blocking thread: it reads all records, and KMS plug-ins may have to decrypt seeds.
     async fn open_store(
         directory: Option<&Path>,
+        args: &ServerArgs,
         encryption: Option<Arc<Encryption>>,
     ) -> Result<Store, ComposeError> {
         let Some(directory) = directory.map(Path::to_path_buf) else {
@@ -447,6 +477,7 @@ impl PersistentState {
         let encryptor = encryption.map(|encryption| encryption as Arc<dyn Encryptor>);
         let options = mizzen_store::Options {
             encryptor,
+            unsafe_no_fsync: args.storage.unsafe_no_fsync,
             ..Default::default()
         };
         let path = directory.clone();
@@ -551,6 +582,7 @@ impl ControlPlane {
             nodes,
             pod_ranges,
             load_balancer_ranges,
+            controllers,
             scheduler,
             ..
         } = self;
@@ -563,6 +595,7 @@ impl ControlPlane {
             signer: state.token_key.clone(),
             pod_ranges,
             load_balancer_ranges,
+            controllers,
             scheduler,
         };
         let loops = ControlLoops::start(server, &candidate, dependencies, informers);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::OptionFuture;
 use kube::Client;
 use mizzen_apiserver::Server;
 use mizzen_authentication::{TokenSigner, issue_token};
@@ -12,13 +13,14 @@ use mizzen_scheduler as scheduler;
 use mizzen_sdk::informer::Factory;
 use mizzen_value::address::Cidr;
 
+use crate::compose::EnabledControllers;
 use crate::election::{ComponentLease, LeaderCandidate};
 use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
 
 /// The controllers and the scheduler.
 pub(crate) struct ControlLoops {
-    controllers: LeaderElectedComponent,
-    scheduler: LeaderElectedComponent,
+    controllers: Option<LeaderElectedComponent>,
+    scheduler: Option<LeaderElectedComponent>,
     informers: Arc<Factory>,
 }
 
@@ -32,15 +34,17 @@ pub(crate) struct Dependencies {
     pub pod_ranges: Vec<String>,
     /// The addresses of simulated load balancers.
     pub load_balancer_ranges: Vec<Cidr>,
-    /// The configuration of the scheduler.
-    pub scheduler: Arc<scheduler::Configuration>,
+    /// The controllers.
+    pub controllers: EnabledControllers,
+    /// The configuration of the scheduler; none if it does not run.
+    pub scheduler: Option<Arc<scheduler::Configuration>>,
 }
 
 impl Dependencies {
-    /// Runs the scheduler.
-    fn scheduler_task(&self, server: &Server, informers: Factory) -> LeaderTask {
-        let (server, configuration) = (server.clone(), self.scheduler.clone());
-        Box::new(move |readiness| {
+    /// Runs the scheduler, if it is configured.
+    fn scheduler_task(&self, server: &Server, informers: Factory) -> Option<LeaderTask> {
+        let (server, configuration) = (server.clone(), self.scheduler.clone()?);
+        Some(Box::new(move |readiness| {
             let options = scheduler::Options {
                 informers: informers.scoped(),
                 configuration: configuration.clone(),
@@ -55,29 +59,36 @@ impl Dependencies {
                 readiness.set_ready();
                 std::future::pending().await
             })
-        })
+        }))
     }
 
-    /// Runs the controllers.
-    fn controllers_task(self, server: &Server, informers: Factory) -> LeaderTask {
+    /// Runs the controllers, if there are any.
+    fn controllers_task(self, server: &Server, informers: Factory) -> Option<LeaderTask> {
         let Dependencies {
             authority,
             signer,
             pod_ranges,
             load_balancer_ranges,
+            controllers: enabled,
             ..
         } = self;
+        let names = match enabled {
+            EnabledControllers::All => Vec::new(),
+            EnabledControllers::Named(names) if names.is_empty() => return None,
+            EnabledControllers::Named(names) => names,
+        };
         let (server, metrics) = (server.clone(), server.metrics().clone());
         let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
         let options = controllers::Options {
             root_ca: Some(authority.certificate.clone()),
             sign_token: Some(Arc::new(move |claims| issue_token(&*signer, claims))),
             authority: Some(authority),
+            controllers: names,
             pod_ranges,
             load_balancer_ranges,
             ..controllers::Options::new(clients)
         };
-        Box::new(move |readiness| {
+        Some(Box::new(move |readiness| {
             let options = controllers::Options {
                 informers: Some(informers.scoped()),
                 ..options.clone()
@@ -90,7 +101,7 @@ impl Dependencies {
                 readiness.set_ready();
                 std::future::pending().await
             })
-        })
+        }))
     }
 }
 
@@ -105,21 +116,24 @@ impl ControlLoops {
         let run_scheduler = dependencies.scheduler_task(server, (*informers).clone());
         let run_controllers = dependencies.controllers_task(server, (*informers).clone());
         server.metrics().register(&informers);
-        let scheduler = LeaderElectedComponent::start(
-            scheduler_client(server),
-            candidate.clone(),
-            ComponentLease::for_scheduler(),
-            run_scheduler,
-        );
-        let controllers = LeaderElectedComponent::start(
-            controller_client(server, ""),
-            candidate.clone(),
-            ComponentLease::for_controllers(),
-            run_controllers,
-        );
+        let scheduler = run_scheduler.map(|run| {
+            let lease = ComponentLease::for_scheduler();
+            LeaderElectedComponent::start(scheduler_client(server), candidate.clone(), lease, run)
+        });
+        let controllers = run_controllers.map(|run| {
+            let (client, lease) = (
+                controller_client(server, ""),
+                ComponentLease::for_controllers(),
+            );
+            LeaderElectedComponent::start(client, candidate.clone(), lease, run)
+        });
         let components = mizzen_controlplane::components(server);
-        components.add(controllers.health("controller-manager"));
-        components.add(scheduler.health("scheduler"));
+        if let Some(controllers) = &controllers {
+            components.add(controllers.health("controller-manager"));
+        }
+        if let Some(scheduler) = &scheduler {
+            components.add(scheduler.health("scheduler"));
+        }
         ControlLoops {
             controllers,
             scheduler,
@@ -129,13 +143,18 @@ impl ControlLoops {
 
     /// Waits until each runs or waits for its lease. The error is why the scheduler cannot run.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), String> {
-        self.controllers.wait_until_ready().await?;
-        self.scheduler.wait_until_ready().await
+        for component in self.controllers.iter().chain(&self.scheduler) {
+            component.wait_until_ready().await?;
+        }
+        Ok(())
     }
 
     /// Stops them and their informers, and releases their leases.
     pub(crate) async fn stop(self) {
-        tokio::join!(self.controllers.stop(), self.scheduler.stop());
+        let stop = |component: Option<LeaderElectedComponent>| {
+            OptionFuture::from(component.map(LeaderElectedComponent::stop))
+        };
+        tokio::join!(stop(self.controllers), stop(self.scheduler));
         self.informers.stop();
     }
 }

@@ -9,6 +9,7 @@ mod connect;
 mod connection_log;
 mod control_loops;
 mod election;
+mod envtest;
 mod leader_elected_component;
 mod log;
 mod rest_client_metrics;
@@ -45,6 +46,8 @@ enum Subcommands {
     Controllers(command::Controllers),
     /// Run only simulated nodes, against any Kubernetes API server
     Node(command::NodeCommand),
+    /// Be the kube-apiserver and etcd of envtest suites
+    Envtest(envtest::Envtest),
     /// Print a kubeconfig with a client certificate for a user
     Kubeconfig(command::KubeconfigCommand),
     /// Run only the scheduler, against any Kubernetes API server
@@ -56,6 +59,9 @@ enum Subcommands {
 }
 
 fn main() -> ExitCode {
+    if let Some(program) = envtest::Program::of_this_process() {
+        return program.run();
+    }
     let mut command = Cli::command();
     let matches = command.get_matches_mut();
     command::record_flags(&command, &matches);
@@ -71,6 +77,7 @@ fn main() -> ExitCode {
             controllers.run().map_err(|error| chain(&error)),
         ),
         Subcommands::Node(node) => ("node", node.run().map_err(|error| chain(&error))),
+        Subcommands::Envtest(envtest) => ("envtest", envtest.run().map_err(|error| chain(&error))),
         Subcommands::Kubeconfig(kubeconfig) => (
             "kubeconfig",
             kubeconfig.run().map_err(|error| chain(&error)),

@@ -18,7 +18,7 @@ use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
 const PREFIX: &str = "node";
 
 /// The number of nodes and their capacity.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct SimulatedNodes {
     /// The number of nodes.
     pub n: usize,

@@ -162,7 +162,7 @@ pub(crate) struct Controllers {
 }
 
 /// Parses a member of `--controllers`, and expands a short name.
-fn parse_controller(text: &str) -> Result<String, String> {
+pub(crate) fn parse_controller(text: &str) -> Result<String, String> {
     let name = text.strip_prefix('-').unwrap_or(text);
     let name = ALIASES
         .iter()

@@ -24,11 +24,12 @@ mod unsupported;
 mod up;
 
 pub(crate) use apiserver::Apiserver;
-pub(crate) use controllers::Controllers;
+pub(crate) use controllers::{Controllers, parse_controller};
 pub(crate) use feature_gates::FeatureMetrics;
 pub(crate) use flagz::{flags, record as record_flags};
 pub(crate) use kubeconfig::KubeconfigCommand;
-pub(crate) use node::NodeCommand;
+pub(crate) use node::{NodeCommand, capacity};
 pub(crate) use scheduler::SchedulerCommand;
-pub(crate) use server::{ConfiguredAuthorizer, ServerArgs};
-pub(crate) use up::Up;
+pub(crate) use server::{ConfiguredAuthorizer, ServerArgs, data_home};
+pub(crate) use unsupported::{EtcdServer, Unsupported};
+pub(crate) use up::{Up, default_pod_range};

@@ -132,7 +132,7 @@ fn prefix(text: &str) -> Result<String, String> {
 }
 
 /// Parses a capacity that the API server accepts.
-pub(super) fn capacity(text: &str) -> Result<Value, String> {
+pub(crate) fn capacity(text: &str) -> Result<Value, String> {
     let capacity = node::parse_capacity(text)?;
     for (name, amount) in capacity.entries() {
         let wrong = is_qualified_name(name);

@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 const TABLE: &str = include_str!("../../data/unsupported.flags");
 
 /// A component of Kubernetes.
-pub(super) trait UpstreamComponent {
+pub(crate) trait UpstreamComponent {
     /// The heading of its flags in the table.
     const NAME: &'static str;
 }
@@ -40,9 +40,17 @@ impl UpstreamComponent for KubeScheduler {
     const NAME: &'static str = "kube-scheduler";
 }
 
+/// The `etcd` that envtest starts.
+#[derive(Clone)]
+pub(crate) struct EtcdServer;
+
+impl UpstreamComponent for EtcdServer {
+    const NAME: &'static str = "etcd";
+}
+
 /// The unsupported flags of a component.
 #[derive(Clone)]
-pub(super) struct Unsupported<C>(PhantomData<C>);
+pub(crate) struct Unsupported<C>(PhantomData<C>);
 
 /// A line of the table.
 struct Flag {
@@ -138,6 +146,7 @@ mod tests {
             KubeApiserver::NAME,
             KubeControllerManager::NAME,
             KubeScheduler::NAME,
+            EtcdServer::NAME,
         ];
         let n_flags: usize = names.iter().map(|name| flags(name).count()).sum();
         let is_flag =

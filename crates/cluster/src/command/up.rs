@@ -11,7 +11,7 @@ use mizzen_value::Value;
 use super::load_balancers::LoadBalancerArgs;
 use super::node::{Runtime, capacity};
 use super::{ServerArgs, scheduler};
-use crate::compose::{self, ComposeError, ControlPlane, Topology};
+use crate::compose::{self, ComposeError, ControlPlane, EnabledControllers, Topology};
 use crate::simulated_nodes::SimulatedNodes;
 
 /// Run the control plane with simulated nodes in the foreground; print a line when it is ready, and stop on Ctrl-C
@@ -54,7 +54,7 @@ fn pod_range(text: &str) -> Result<String, RangeError> {
 }
 
 /// The usual pod CIDR, or a larger one that has a block for every node.
-fn default_pod_range(n_nodes: u32) -> String {
+pub(crate) fn default_pod_range(n_nodes: u32) -> String {
     let doublings = n_nodes.div_ceil(256).next_power_of_two().ilog2();
     format!("10.244.0.0/{}", 16 - doublings.min(7))
 }
@@ -90,7 +90,8 @@ impl Up {
             nodes,
             pod_ranges,
             load_balancer_ranges,
-            scheduler: Arc::new(scheduler),
+            controllers: EnabledControllers::All,
+            scheduler: Some(Arc::new(scheduler)),
             serves_metrics: self.metrics_server.unwrap_or(self.nodes > 0),
         };
         compose::serve(&self.server, Topology::ControlPlane(control_plane))

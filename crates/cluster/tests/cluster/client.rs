@@ -52,6 +52,19 @@ impl Credentials {
         }
     }
 
+    /// For a server of an authority, with the certificate and the key of a user.
+    pub(crate) fn new(authority: &str, certificate: &str, key: &str) -> Credentials {
+        Credentials {
+            authority: authority.into(),
+            user: Some((certificate.into(), key.into())),
+        }
+    }
+
+    /// The certificate of the user.
+    pub(crate) fn certificate(&self) -> &[u8] {
+        &self.user.as_ref().expect("it has a user").0
+    }
+
     /// The same without a client certificate.
     pub(crate) fn anonymous(&self) -> Credentials {
         Credentials {

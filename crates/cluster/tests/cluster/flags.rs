@@ -137,8 +137,8 @@ async fn neither_logs_nor_profiles_are_served() {
 async fn unsupported_flags_of_the_api_server_are_rejected_by_name() {
     for (argument, expected) in [
         (
-            "--etcd-servers=http://127.0.0.1:2379",
-            "--etcd-servers is not supported: etcd is not used; store objects in a directory with --data-dir",
+            "--etcd-cafile=ca.crt",
+            "--etcd-cafile is not supported: etcd is not used; objects are stored by this process, see --data-dir",
         ),
         (
             "--profiling=maybe",

@@ -20,6 +20,7 @@ mod converge;
 mod crash;
 mod definitions;
 mod encryption;
+mod envtest;
 mod full_disk;
 mod http;
 mod kubectl;

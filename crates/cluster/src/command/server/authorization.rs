@@ -54,6 +54,14 @@ impl AuthorizationArgs {
             .any(|mode| mode == "AlwaysAllow")
     }
 
+    /// Adds the mode Node to modes that lack it: simulated nodes are authorized by it.
+    pub(crate) fn authorize_nodes(&mut self) {
+        let modes = &mut self.authorization_mode;
+        if !modes.is_empty() && !modes.iter().any(|mode| mode == "Node") {
+            modes.insert(0, "Node".into());
+        }
+    }
+
     /// The authorizers of the file or of flags.
     pub(crate) fn authorization(&self) -> Result<ConfiguredAuthorizer, ComposeError> {
         let Some(file) = &self.authorization_config else {

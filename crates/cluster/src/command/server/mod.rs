@@ -28,6 +28,7 @@ use super::component::ComponentArgs;
 use super::debug::DebugArgs;
 use super::unsupported::{KubeApiserver, Unsupported};
 use crate::compose::ComposeError;
+use crate::envtest::StorageLocation;
 use admission::AdmissionArgs;
 use audit::AuditArgs;
 use authentication::AuthenticationArgs;
@@ -157,6 +158,21 @@ impl ServerArgs {
         Some(self.data_dir.clone().unwrap_or_else(default_directory))
     }
 
+    /// The same with the data directory of the etcd that `--etcd-servers` names.
+    pub(crate) async fn with_storage_location(&self) -> Result<ServerArgs, ComposeError> {
+        let mut args = self.clone();
+        if !self.storage.etcd_servers.is_empty() {
+            let location = StorageLocation::find(&self.storage.etcd_servers).await;
+            let location = location.map_err(|why| ComposeError::Configuration {
+                file: "--etcd-servers".into(),
+                why,
+            })?;
+            args.data_dir = Some(location.data_dir.join("registry"));
+            args.storage.unsafe_no_fsync = location.unsafe_no_fsync;
+        }
+        Ok(args)
+    }
+
     /// The file of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         match (&self.kubeconfig, self.directory()) {
@@ -174,13 +190,18 @@ impl ServerArgs {
 
 /// `$XDG_DATA_HOME/mizzen`, or its default.
 pub(super) fn default_directory() -> PathBuf {
+    data_home().join("mizzen")
+}
+
+/// `$XDG_DATA_HOME`, or its default.
+pub(crate) fn data_home() -> PathBuf {
     let set = |name: &str| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
     let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
-    data.unwrap_or_else(|| ".".into()).join("mizzen")
+    data.unwrap_or_else(|| ".".into())
 }
 
 /// The text of a file that an argument names.

@@ -74,24 +74,20 @@ impl ServingArgs {
         })
     }
 
-    /// The advertised address of a server that listens on `bound`; none if the host has only loopback addresses. Kubernetes:
-    /// as `--advertise-address` (server/options/server_run_options.go).
-    pub(crate) fn advertise_address(&self, bound: IpAddr) -> Result<Option<IpAddr>, ComposeError> {
+    /// The advertised address of a server that listens on `bound`; none if it is a loopback address, which Endpoints may not
+    /// name, or if the host has no other. Kubernetes: as `--advertise-address` (server/options/server_run_options.go).
+    pub(crate) fn advertise_address(&self, bound: IpAddr) -> Option<IpAddr> {
         if !self.reconciles_endpoints() {
-            return Ok(None);
+            return None;
         }
-        if let Some(address) = self
+        let chosen = self
             .advertise_address
-            .filter(|address| !address.is_unspecified())
-        {
-            let why = || format!("{address} is a loopback address, which Endpoints may not name");
-            return match address.is_loopback() {
-                true => Err(argument("--advertise-address", why())),
-                false => Ok(Some(address)),
-            };
+            .filter(|address| !address.is_unspecified());
+        match chosen {
+            Some(address) => Some(address).filter(|address| !address.is_loopback()),
+            None if bound.is_unspecified() || bound.is_loopback() => host_address(),
+            None => Some(bound),
         }
-        let is_own = !bound.is_unspecified() && !bound.is_loopback();
-        Ok(if is_own { Some(bound) } else { host_address() })
     }
 
     /// The directory whose files are served at `/logs`.

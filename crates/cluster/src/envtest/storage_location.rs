@@ -1,0 +1,109 @@
+//! How the API server learns from `--etcd-servers` where to store objects: it asks the `etcd` of envtest, which is this
+//! binary, for its data directory. Any other etcd is rejected.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_apiserver::clock::WallClock;
+use mizzen_transport::{CallLimit, Client, RedirectingCall, Target, Trust, read_body};
+use mizzen_value::{json, value};
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long the API server waits for etcd: some harnesses start both at once.
+const WAIT: Duration = Duration::from_secs(20);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The timeout of one attempt, and the limit of its response.
+const ATTEMPT: Duration = Duration::from_secs(2);
+const MAX_BYTES: usize = 64 << 10;
+
+/// Where objects are stored, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StorageLocation {
+    /// The data directory of etcd.
+    pub data_dir: PathBuf,
+    /// Whether writes are acknowledged before they are on disk.
+    pub unsafe_no_fsync: bool,
+}
+
+impl StorageLocation {
+    /// The path at which `etcd` serves it.
+    pub(super) const PATH: &str = "/mizzen/storage";
+
+    /// The response of `etcd`.
+    pub(super) fn to_json(&self) -> String {
+        let data_dir = self.data_dir.display().to_string();
+        let location = value!({ "dataDir": data_dir, "unsafeNoFsync": (self.unsafe_no_fsync) });
+        json::to_string(&location)
+    }
+
+    fn parse(text: &[u8]) -> Option<StorageLocation> {
+        let location = json::parse(text).ok()?;
+        let data_dir = location["dataDir"].as_str()?.into();
+        Some(StorageLocation {
+            data_dir,
+            unsafe_no_fsync: location["unsafeNoFsync"].as_bool()?,
+        })
+    }
+
+    /// Asks the first of these servers that answers.
+    pub(crate) async fn find(servers: &[String]) -> Result<StorageLocation, String> {
+        let client = Client::new(Arc::new(WallClock), None);
+        let mut last = "no server is named".into();
+        let found = timeout(WAIT, async {
+            loop {
+                for server in servers {
+                    match ask(&client, server).await {
+                        Ok(Some(location)) => return Ok(location),
+                        Ok(None) => {
+                            return Err(format!(
+                                "{server} is not the etcd of mizzen envtest, and other etcd servers are not supported; store \
+                                 objects in a directory with --data-dir DIR, or in memory with --in-memory"
+                            ));
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                sleep(PAUSE).await;
+            }
+        });
+        found.await.unwrap_or(Err(last))
+    }
+}
+
+/// The storage location of a server; none if it has none.
+async fn ask(client: &Client, server: &str) -> Result<Option<StorageLocation>, String> {
+    let limit = CallLimit {
+        until: Instant::now() + ATTEMPT,
+        bytes: MAX_BYTES,
+    };
+    let url = format!("{}{}", server.trim_end_matches('/'), StorageLocation::PATH);
+    let response = RedirectingCall::get(&url)
+        .send(client, limit.until, |uri| Target::at(uri, &Trust::System))
+        .await
+        .map_err(|error| error.to_string())?;
+    if !response.status().is_success() {
+        return Ok(None);
+    }
+    let body = read_body(response.into_body(), limit)
+        .await
+        .map_err(|error| error.to_string())?;
+    Ok(StorageLocation::parse(&body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_survives_its_response() {
+        let location = StorageLocation {
+            data_dir: "/tmp/k8s_test_framework_\"1\"".into(),
+            unsafe_no_fsync: true,
+        };
+        let parsed = StorageLocation::parse(location.to_json().as_bytes());
+        assert_eq!(parsed, Some(location));
+        assert_eq!(StorageLocation::parse(b"404 page not found"), None);
+    }
+}
