@@ -52,6 +52,7 @@ mod names;
 pub mod owner_references;
 pub mod patch;
 pub mod proto;
+pub mod round_trip;
 pub mod schema;
 pub mod select;
 mod status;

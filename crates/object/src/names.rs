@@ -16,6 +16,19 @@ pub struct GroupVersionKind {
 }
 
 impl GroupVersionKind {
+    /// A kind by its names: `GroupVersionKind::new("apps", "v1", "Deployment")`.
+    pub const fn new(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+    ) -> GroupVersionKind {
+        GroupVersionKind {
+            group: Str::new_static(group),
+            version: Str::new_static(version),
+            kind: Str::new_static(kind),
+        }
+    }
+
     /// The `apiVersion` of objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> Str {
         if self.group.is_empty() {
@@ -39,6 +52,16 @@ pub struct GroupResource {
     pub group: Str,
     /// The plural name.
     pub resource: Str,
+}
+
+impl GroupResource {
+    /// A resource by its names: `GroupResource::new("apps", "deployments")`.
+    pub const fn new(group: &'static str, resource: &'static str) -> GroupResource {
+        GroupResource {
+            group: Str::new_static(group),
+            resource: Str::new_static(resource),
+        }
+    }
 }
 
 impl fmt::Display for GroupResource {

@@ -2,6 +2,8 @@
 //!
 //! Internal errors are small and free of HTTP; this is the form in which clients see them.
 
+use std::fmt;
+
 use crate::names::{GroupResource, GroupVersionKind};
 use crate::violation::Violations;
 use mizzen_value::{Map, Str, Value};
@@ -22,6 +24,14 @@ pub struct Status {
     /// A continue token for an inconsistent continuation of a list.
     pub token: Option<String>,
 }
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Status {}
 
 /// The details of a Status.
 #[derive(Debug, Clone, PartialEq, Default)]
