@@ -63,6 +63,7 @@ mod admission;
 pub mod clock;
 mod compact;
 mod convert;
+mod copy;
 mod create;
 mod decode;
 mod delete;
@@ -123,6 +124,14 @@ impl Registry {
             store,
             clock,
             random,
+        }
+    }
+
+    /// The same clock and randomness over another store.
+    pub fn with_store(&self, store: Store) -> Registry {
+        Registry {
+            store,
+            ..self.clone()
         }
     }
 
