@@ -86,7 +86,7 @@ use credential_metrics::CredentialCounts;
 use metrics::{AuthenticationMetrics, AuthenticationOutcome};
 pub use oidc::{AuthenticationConfiguration, Issuers};
 pub use peer::{Identify, PeerClaim, PeerIdentity, RequestOrigin, extra_from_headers};
-pub use proxy_headers::ProxyHeaders;
+pub use proxy_headers::{ProxyHeaders, SharedProxyHeaders};
 pub use static_token::{StaticTokens, TokenFileError, TokenFileWarning};
 use token::VerifiedTokens;
 pub use token::{ServiceAccountTokens, TokenSigner, issue as issue_token};
@@ -106,7 +106,7 @@ pub struct Authentication {
     /// Where anonymous requests are allowed.
     pub anonymous: Anonymous,
     /// The headers in which front proxies name the user.
-    pub proxy_headers: ProxyHeaders,
+    pub proxy_headers: SharedProxyHeaders,
 }
 
 /// A token authenticator: a webhook, an OpenID Connect issuer.
@@ -207,8 +207,8 @@ impl RequestAuthenticator {
         headers: &mut HeaderMap,
         started: Instant,
     ) -> Result<User, Status> {
-        let names = &self.options.authentication.proxy_headers;
-        let claim = claim.resolve_front_proxy(names, headers);
+        let names = self.options.authentication.proxy_headers.current();
+        let claim = claim.resolve_front_proxy(&names, headers);
         let found = self.identify_user(claim, path, headers).await;
         names.remove_from(headers);
         match &found {

@@ -1,11 +1,12 @@
 //! The headers in which front proxies name the user: `X-Remote-…` unless configured.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use http::{HeaderMap, HeaderName};
 use mizzen_object::User;
 use mizzen_request::header::{text, texts};
 use mizzen_value::Str;
+use parking_lot::RwLock;
 
 use super::peer::{extra_from_headers, strip_prefix_ignore_case};
 
@@ -37,6 +38,28 @@ impl Default for ProxyHeaders {
             groups,
             extras,
         }
+    }
+}
+
+/// Header names that can be replaced while requests are served. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct SharedProxyHeaders(Arc<RwLock<Arc<ProxyHeaders>>>);
+
+impl SharedProxyHeaders {
+    /// The current names.
+    pub fn current(&self) -> Arc<ProxyHeaders> {
+        self.0.read().clone()
+    }
+
+    /// Replaces the names.
+    pub fn replace(&self, names: ProxyHeaders) {
+        *self.0.write() = Arc::new(names);
+    }
+}
+
+impl From<ProxyHeaders> for SharedProxyHeaders {
+    fn from(names: ProxyHeaders) -> SharedProxyHeaders {
+        SharedProxyHeaders(Arc::new(RwLock::new(Arc::new(names))))
     }
 }
 

@@ -136,7 +136,7 @@ impl ComponentServer {
         let server = Server::builder(registry.clone()).options(|options| {
             options.http.max_streams = self.max_streams;
             options.authentication.authenticators = self.authenticator.into_iter().collect();
-            options.authentication.proxy_headers = self.proxy_headers;
+            options.authentication.proxy_headers = self.proxy_headers.into();
             options.authorizers = self.authorizers;
             options.non_resource_handlers = handlers;
             options.component = Some(self.health);

@@ -86,7 +86,7 @@ impl AuthenticationArgs {
             bootstrap_tokens: self.enable_bootstrap_token_auth,
             authenticators: others.into_iter().flatten().collect(),
             anonymous: self.anonymous(configured, allows_everything)?,
-            proxy_headers: self.proxy_headers()?,
+            proxy_headers: self.proxy_headers()?.into(),
         })
     }
 
