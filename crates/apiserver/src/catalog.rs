@@ -41,6 +41,8 @@ pub struct Catalog {
     /// Resources as seen through a subresource that has rules of its own: `namespaces/finalize`.
     subresources: HashMap<(Str, Str, Str), Resource>,
     kinds: Arc<[Kind]>,
+    /// The same with their schemas.
+    published: Vec<Published>,
     groups: Arc<[Group]>,
     known_groups: HashSet<Str>,
     list_kinds: HashSet<GroupVersionKind>,
@@ -146,10 +148,8 @@ impl Catalog {
             .map(|served| served.resource(store, &by_name))
             .collect();
         let kinds: Vec<Kind> = all.iter().map(|served| served.kind().clone()).collect();
-        let openapi = OpenApi::new(
-            all.into_iter().map(|served| served.published),
-            Arc::new(schemas),
-        );
+        let published: Vec<Published> = all.into_iter().map(|served| served.published).collect();
+        let openapi = OpenApi::new(published.iter().cloned(), Arc::new(schemas));
         let subresources = kinds.iter().flat_map(|kind| {
             kind.subresources.iter().filter_map(|subresource| {
                 let hooks = subresource_hooks(&kind.gvk, &subresource.name)?;
@@ -186,6 +186,7 @@ impl Catalog {
             resources,
             subresources,
             kinds: kinds.into(),
+            published,
             groups,
             known_groups,
             list_kinds,
@@ -198,6 +199,11 @@ impl Catalog {
             custom: RwLock::new(Arc::new(DefinitionSnapshot::new(openapi))),
             changes: Mutex::default(),
         }
+    }
+
+    /// The built-in kinds, with the schemas of those that a definition describes.
+    pub(crate) fn published(&self) -> &[Published] {
+        &self.published
     }
 
     /// What discovery says of them.

@@ -18,9 +18,9 @@ use mizzen_authorization::{
     Attributes, Authorization, AuthorizationOptions, Authorizer, Decision, ServerAuthorization,
 };
 use mizzen_flowcontrol::{Concurrency, FlowControl};
-use mizzen_object::User;
+use mizzen_object::{Status, User};
 use mizzen_outgoing::{ClientIdentity, OutgoingClient, ServiceResolver};
-use mizzen_registry::Registry;
+use mizzen_registry::{Registry, Resource};
 use mizzen_serving::{MetaSchemas, Unsent, UnsentLimits};
 use mizzen_value::{Value, json};
 use tokio::sync::watch;
@@ -221,12 +221,22 @@ impl Server {
         options: Options,
         extensions: Extensions,
     ) -> Server {
-        let find = |group: &str, version: &str, plural: &str| catalog.get(group, version, plural);
-        let services = ServiceResolver::new(&registry, find, &options.advertise);
+        // What the cluster configures is the main server's, if this one is aggregated.
+        let upstream = extensions.upstream.as_ref();
+        let find = |group: &str, version: &str, plural: &str| match upstream {
+            Some(upstream) => upstream.mirror().resource(group, plural),
+            None => catalog.get(group, version, plural),
+        };
+        let services = ServiceResolver::new(
+            upstream.map_or(&registry, |upstream| upstream.mirror().registry()),
+            find,
+            upstream.map_or(&options.advertise, |upstream| upstream.address()),
+        );
         let client = OutgoingClient::new(&registry, options.front_proxy.clone(), services);
         catalog.call_with(&client, &registry);
-        let webhooks = Webhooks::new(&catalog);
-        let policies = AdmissionPolicies::new(&catalog);
+        let registration = |plural: &str| find("admissionregistration.k8s.io", "v1", plural);
+        let webhooks = Webhooks::new(registration);
+        let policies = AdmissionPolicies::new(registration);
         let aggregation = Aggregation::new(&catalog);
         let roles = |plural: &str| catalog.get("rbac.authorization.k8s.io", "v1", plural);
         let access = AuthorizationOptions {
@@ -437,6 +447,24 @@ impl ServerParts {
     /// The server of these parts; none when it is about to be dropped.
     pub fn server(&self) -> Option<Server> {
         self.itself.upgrade().map(Server)
+    }
+
+    /// The registry of what the cluster configures: the main server's, if this one is aggregated.
+    pub(crate) fn cluster_registry(&self) -> &Registry {
+        match &self.extensions.upstream {
+            Some(upstream) => upstream.mirror().registry(),
+            None => &self.registry,
+        }
+    }
+
+    /// The namespaces of the cluster, and their registry.
+    pub(crate) fn namespaces(&self) -> Result<(&Registry, Resource), Status> {
+        let namespaces = match &self.extensions.upstream {
+            Some(upstream) => upstream.mirror().resource("", "namespaces"),
+            None => self.catalog.get("", "v1", "namespaces"),
+        };
+        let namespaces = namespaces.ok_or_else(Status::no_such_resource)?;
+        Ok((self.cluster_registry(), namespaces))
     }
 
     /// Whether the server is about to stop.

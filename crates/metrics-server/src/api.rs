@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use mizzen_apiserver::extend::{RequestContext, Storage};
+use mizzen_apiserver::extend::{Error, RequestContext, Storage};
 use mizzen_object::{GroupResource, Hooks, Status};
-use mizzen_registry::BoxFuture;
 use mizzen_value::quantity::{Quantity, QuantityFormat};
 use mizzen_value::time::{duration_text, from_unix};
 use mizzen_value::{Value, value};
@@ -21,28 +20,21 @@ pub(crate) struct NodeMetrics(pub Arc<Scraper>);
 pub(crate) struct PodMetrics(pub Arc<Scraper>);
 
 impl Storage for NodeMetrics {
-    fn list<'a>(
-        &'a self,
-        context: &'a RequestContext<'a>,
-    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
-        Box::pin(async move {
-            let path = format!("/api/v1/nodes{}", query(context));
-            let nodes = self.0.read(&path).await?;
-            Ok(self.metrics(nodes["items"].list()).await)
-        })
+    async fn list(&self, context: &RequestContext<'_>) -> Result<Vec<Value>, Error> {
+        let path = format!("/api/v1/nodes{}", query(context));
+        let nodes = self.0.read(&path).await?;
+        Ok(self.metrics(nodes["items"].list()).await)
     }
 
-    fn get<'a>(&'a self, context: &'a RequestContext<'a>) -> BoxFuture<'a, Result<Value, Status>> {
-        Box::pin(async move {
-            let node = self
-                .0
-                .read(&format!("/api/v1/nodes/{}", context.name))
-                .await?;
-            let mut metrics = self.metrics(&[node]).await;
-            metrics
-                .pop()
-                .ok_or_else(|| no_metrics("nodemetrics", context.name))
-        })
+    async fn get(&self, context: &RequestContext<'_>) -> Result<Value, Error> {
+        let node = self
+            .0
+            .read(&format!("/api/v1/nodes/{}", context.name))
+            .await?;
+        let mut metrics = self.metrics(&[node]).await;
+        metrics
+            .pop()
+            .ok_or_else(|| no_metrics("nodemetrics", context.name).into())
     }
 }
 
@@ -70,31 +62,24 @@ impl NodeMetrics {
 }
 
 impl Storage for PodMetrics {
-    fn list<'a>(
-        &'a self,
-        context: &'a RequestContext<'a>,
-    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
-        Box::pin(async move {
-            let query = query(context);
-            let path = match context.namespace {
-                "" => format!("/api/v1/pods{query}"),
-                namespace => format!("/api/v1/namespaces/{namespace}/pods{query}"),
-            };
-            let pods = self.0.read(&path).await?;
-            Ok(self.metrics(pods["items"].list()).await)
-        })
+    async fn list(&self, context: &RequestContext<'_>) -> Result<Vec<Value>, Error> {
+        let query = query(context);
+        let path = match context.namespace {
+            "" => format!("/api/v1/pods{query}"),
+            namespace => format!("/api/v1/namespaces/{namespace}/pods{query}"),
+        };
+        let pods = self.0.read(&path).await?;
+        Ok(self.metrics(pods["items"].list()).await)
     }
 
-    fn get<'a>(&'a self, context: &'a RequestContext<'a>) -> BoxFuture<'a, Result<Value, Status>> {
-        Box::pin(async move {
-            let (namespace, name) = (context.namespace, context.name);
-            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-            let pod = self.0.read(&path).await?;
-            let mut metrics = self.metrics(&[pod]).await;
-            metrics
-                .pop()
-                .ok_or_else(|| no_metrics("podmetrics", &format!("{namespace}/{name}")))
-        })
+    async fn get(&self, context: &RequestContext<'_>) -> Result<Value, Error> {
+        let (namespace, name) = (context.namespace, context.name);
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        let pod = self.0.read(&path).await?;
+        let mut metrics = self.metrics(&[pod]).await;
+        metrics
+            .pop()
+            .ok_or_else(|| no_metrics("podmetrics", &format!("{namespace}/{name}")).into())
     }
 }
 
@@ -193,10 +178,7 @@ fn resources(usage: &MeasuredUsage) -> Value {
 }
 
 /// Kubernetes: the name of the resource is not that by which it is served.
-fn no_metrics(resource: &str, name: &str) -> Status {
-    let resource = GroupResource {
-        group: "metrics.k8s.io".into(),
-        resource: resource.into(),
-    };
+fn no_metrics(resource: &'static str, name: &str) -> Status {
+    let resource = GroupResource::new("metrics.k8s.io", resource);
     Status::not_found(&resource, name)
 }

@@ -32,9 +32,16 @@ use std::sync::Arc;
 
 use mizzen_apiserver::discovery::Priority;
 use mizzen_apiserver::{BuildError, Server};
+use mizzen_object::{GroupResource, GroupVersionKind};
 
 use api::{MetricsCells, NodeMetrics, PodMetrics};
 use scrape::Scraper;
+
+const GROUP: &str = "metrics.k8s.io";
+const NODE_METRICS: GroupVersionKind = GroupVersionKind::new(GROUP, "v1beta1", "NodeMetrics");
+const POD_METRICS: GroupVersionKind = GroupVersionKind::new(GROUP, "v1beta1", "PodMetrics");
+const NODES: GroupResource = GroupResource::new(GROUP, "nodes");
+const PODS: GroupResource = GroupResource::new(GROUP, "pods");
 
 /// Kubernetes: the priorities of metrics-server's APIService (manifests/base/apiservice.yaml).
 const PRIORITY: Priority = Priority {
@@ -51,10 +58,10 @@ pub fn serve(main: &Server) -> Result<(), BuildError> {
     let scraper = Arc::new(Scraper::new(main.clone()));
     let server = Server::builder(main.registry().clone())
         .kinds("metrics.kinds", include_str!("metrics.kinds"))
-        .hooks("metrics.k8s.io/v1beta1.NodeMetrics", MetricsCells)
-        .hooks("metrics.k8s.io/v1beta1.PodMetrics", MetricsCells)
-        .storage("nodes.metrics.k8s.io", NodeMetrics(scraper.clone()))
-        .storage("pods.metrics.k8s.io", PodMetrics(scraper))
+        .hooks(NODE_METRICS, MetricsCells)
+        .hooks(POD_METRICS, MetricsCells)
+        .storage(NODES, NodeMetrics(scraper.clone()))
+        .storage(PODS, PodMetrics(scraper))
         .build()?;
     main.serve_locally(server, PRIORITY);
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
-use mizzen_apiserver::delegate::Upstream;
+use mizzen_apiserver::delegate::{Serving, Upstream};
 use mizzen_registry::{Registry, Store};
 use tokio::net::TcpListener;
 
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let store = Store::in_memory(Default::default());
     let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
     let upstream = Upstream::load(&kubeconfig, &registry)?;
-    let server = pizza::server(registry, &upstream)?;
+    let server = pizza::server(registry).upstream(&upstream);
     let stop = async { drop(tokio::signal::ctrl_c().await) };
-    Ok(upstream.serve(server, listener, &identity, stop).await?)
+    Ok(server.run(Serving { listener, identity }, stop).await?)
 }

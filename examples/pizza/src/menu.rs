@@ -1,8 +1,7 @@
 //! The menu and the price of a pizza, computed on request.
 
-use mizzen_apiserver::extend::{RequestContext, Storage, SubresourceHandler};
-use mizzen_object::{Hooks, Status};
-use mizzen_registry::BoxFuture;
+use mizzen_apiserver::extend::{Error, RequestContext, Storage, SubresourceHandler};
+use mizzen_object::Hooks;
 use mizzen_value::{Value, value};
 
 use crate::{GROUP, toppings};
@@ -11,26 +10,21 @@ use crate::{GROUP, toppings};
 pub struct Menu;
 
 impl Storage for Menu {
-    fn list<'a>(
-        &'a self,
-        context: &'a RequestContext<'a>,
-    ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
-        Box::pin(async move {
-            let toppings = context
-                .server
-                .read(&format!("/apis/{GROUP}/v1alpha1/toppings"))
-                .await?;
-            let dish = |topping: &Value| {
-                value!({
-                    "topping": (topping["metadata"]["name"].clone()),
-                    "cost": (topping["spec"]["cost"].clone()),
-                })
-            };
-            let dishes: Vec<Value> = toppings["items"].list().iter().map(dish).collect();
-            Ok(vec![
-                value!({ "metadata": { "name": "today" }, "dishes": dishes }),
-            ])
-        })
+    async fn list(&self, context: &RequestContext<'_>) -> Result<Vec<Value>, Error> {
+        let toppings = context
+            .server
+            .read(&format!("/apis/{GROUP}/v1alpha1/toppings"))
+            .await?;
+        let dish = |topping: &Value| {
+            value!({
+                "topping": (topping["metadata"]["name"].clone()),
+                "cost": (topping["spec"]["cost"].clone()),
+            })
+        };
+        let dishes: Vec<Value> = toppings["items"].list().iter().map(dish).collect();
+        Ok(vec![
+            value!({ "metadata": { "name": "today" }, "dishes": dishes }),
+        ])
     }
 }
 
@@ -52,26 +46,20 @@ impl Hooks for Cells {
 pub struct Receipt;
 
 impl SubresourceHandler for Receipt {
-    fn answer<'a>(
-        &'a self,
-        context: &'a RequestContext<'a>,
-        _: Value,
-    ) -> BoxFuture<'a, Result<Value, Status>> {
-        Box::pin(async move {
-            let path = format!(
-                "/apis/{GROUP}/v1beta1/namespaces/{}/pizzas/{}",
-                context.namespace, context.name
-            );
-            let pizza = context.server.read(&path).await?;
-            let mut total = 0.0;
-            for topping in pizza["spec"]["toppings"].list() {
-                let known = toppings::find(context, topping["name"].str())
-                    .await?
-                    .unwrap_or_default();
-                total += known["spec"]["cost"].as_f64().unwrap_or_default()
-                    * topping["quantity"].int() as f64;
-            }
-            Ok(value!({ "total": (Value::Number(total.to_string().into())) }))
-        })
+    async fn answer(&self, context: &RequestContext<'_>, _: Value) -> Result<Value, Error> {
+        let path = format!(
+            "/apis/{GROUP}/v1beta1/namespaces/{}/pizzas/{}",
+            context.namespace, context.name
+        );
+        let pizza = context.server.read(&path).await?;
+        let mut total = 0.0;
+        for topping in pizza["spec"]["toppings"].list() {
+            let known = toppings::find(context, topping["name"].str())
+                .await?
+                .unwrap_or_default();
+            total += known["spec"]["cost"].as_f64().unwrap_or_default()
+                * topping["quantity"].int() as f64;
+        }
+        Ok(value!({ "total": (Value::Number(total.to_string().into())) }))
     }
 }

@@ -87,6 +87,12 @@ impl Hooks for V1beta1 {
         }
     }
 
+    /// A pizza goes at once, unless the client gives the guests some time. Then it is terminating until it is deleted once
+    /// more, without a grace period.
+    fn grace_period(&self, _: &Value, asked: Option<i64>) -> Option<i64> {
+        Some(asked.unwrap_or(0))
+    }
+
     fn cells(&self, pizza: &Value, _: i64) -> Vec<Value> {
         let show =
             |topping: &Value| format!("{}×{}", topping["name"].str(), topping["quantity"].int());
@@ -143,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pizza_nobody_chose_toppings_for_is_the_usual_one() {
+    fn a_pizza_without_toppings_gets_the_usual_ones() {
         let mut pizza = value!({});
         V1beta1.default(&mut pizza);
         spell_out(&mut pizza);

@@ -1,11 +1,10 @@
 //! Toppings have a price, and a pizza has only toppings that there are.
 
-use mizzen_apiserver::extend::{AdmissionPlugin, RequestContext};
+use mizzen_apiserver::extend::{AdmissionPlugin, Error, RequestContext};
 use mizzen_object::{HookContext, Hooks, Status, Violations};
-use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
-use crate::GROUP;
+use crate::{GROUP, PIZZAS};
 
 /// The rules of a topping.
 pub struct Rules;
@@ -29,27 +28,55 @@ impl Hooks for Rules {
     }
 }
 
-/// Refuses pizzas with unknown toppings.
+/// The kitchen's toppings are the same objects, with their costs in cents.
+pub struct InCents;
+
+impl Hooks for InCents {
+    fn to_stored(&self, topping: &mut Value) {
+        let spec = topping.entry("spec");
+        let cents = spec.remove("cents").unwrap_or_default().int();
+        spec.set(
+            "cost",
+            Value::Number((cents as f64 / 100.0).to_string().into()),
+        );
+    }
+
+    fn from_stored(&self, topping: &mut Value) {
+        let spec = topping.entry("spec");
+        let cost = spec.remove("cost").and_then(|cost| cost.as_f64());
+        spec.set("cents", (cost.unwrap_or_default() * 100.0).round() as i64);
+    }
+
+    fn validate(
+        &self,
+        topping: &Value,
+        old: Option<&Value>,
+        context: &HookContext,
+        violations: &mut Violations,
+    ) {
+        Rules.validate(topping, old, context, violations);
+    }
+}
+
+/// Rejects pizzas with unknown toppings.
 pub struct MustExist;
 
 impl AdmissionPlugin for MustExist {
-    fn validate<'a>(
-        &'a self,
-        context: &'a RequestContext<'a>,
-        pizza: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(async move {
-            let Some(pizza) = pizza.filter(|_| context.is("pizzas")) else {
-                return Ok(());
-            };
-            for topping in pizza["spec"]["toppings"].list() {
-                let name = topping["name"].str();
-                if find(context, name).await?.is_none() {
-                    return Err(context.forbidden(pizza, &format!("unknown topping: {name}")));
-                }
+    async fn validate(
+        &self,
+        context: &RequestContext<'_>,
+        pizza: Option<&Value>,
+    ) -> Result<(), Error> {
+        let Some(pizza) = pizza.filter(|_| context.is(&PIZZAS)) else {
+            return Ok(());
+        };
+        for topping in pizza["spec"]["toppings"].list() {
+            let name = topping["name"].str();
+            if find(context, name).await?.is_none() {
+                return Err(context.forbidden(pizza, &format!("unknown topping: {name}")));
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 }
 

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_is_answered_in_the_version_that_is_wanted() {
+    fn a_review_is_answered_in_the_desired_version() {
         let pizza = value!({ "apiVersion": (format!("{GROUP}/v1alpha1")), "spec": { "toppings": ["ham", "ham"] } });
         let response = review(pizza, "v1beta1");
         let pizza = &response["convertedObjects"].list()[0];
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_nobody_knows_are_refused() {
+    fn unknown_versions_are_rejected() {
         let pizza = value!({ "apiVersion": (format!("{GROUP}/v1alpha1")) });
         let response = review(pizza, "v7");
         assert_eq!(response["result"]["status"].str(), "Failure");

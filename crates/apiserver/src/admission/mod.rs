@@ -12,6 +12,7 @@ mod transaction;
 mod webhook;
 
 pub(crate) use metrics::AdmissionMetrics;
+pub(crate) use namespace::admit as check_namespace;
 pub(crate) use owners::{Dedupe, dedupe_owners};
 pub use plugin::{
     ALWAYS_DENY, MUTATING_POLICY, MUTATING_WEBHOOK, Mutate, MutateLater, NAMESPACE_AUTO_PROVISION,
@@ -34,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::authorization::{self, escalation, secondary};
 use crate::crd;
+use crate::delegate;
 use crate::extend;
 use crate::server::ServerParts;
 use crate::verbs::ResourceCall;
@@ -365,6 +367,7 @@ impl<'a> Checks<'a> {
         object: &mut CanonicalObject,
     ) -> Result<(), Status> {
         let call = self.call;
+        delegate::wait_for_main_server(call.server).await?;
         crd::admit(call, old, object)?;
         let attributes = Attributes { call, old };
         let asked = webhook::VersionedAttributes::asked(call, old);
@@ -379,7 +382,7 @@ impl<'a> Checks<'a> {
         deny_all(call, Some(object))?;
         dedupe_owners(call, object, Dedupe::AfterAdmission);
         for transaction in &self.transactions {
-            transaction.allocate(call, old, object)?;
+            transaction.allocate(call, old, object).await?;
         }
         escalation::check_escalation(call, old, object).await
     }
@@ -434,6 +437,7 @@ impl<'a> Checks<'a> {
     /// Runs plug-ins, policies and webhooks for a deletion; they cannot change anything.
     async fn deletion(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         let (call, old, options) = (self.call, attributes.old, &self.call.server.options);
+        delegate::wait_for_main_server(call.server).await?;
         let plugins = options.admission_plugins.iter();
         for validate in plugins.filter_map(|plugin| plugin.validate_deletion) {
             validate(attributes)?;

@@ -16,19 +16,14 @@ use crate::server::Server;
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Rejects a create in a namespace that is missing or terminating.
-pub(super) fn admit(attributes: &Attributes, object: &mut CanonicalObject) -> Result<(), Status> {
+pub(crate) fn admit(attributes: &Attributes, object: &mut CanonicalObject) -> Result<(), Status> {
     let (server, path) = (attributes.call.server, attributes.call.path);
     if !attributes.is_create() || path.namespace.is_empty() {
         return Ok(());
     }
-    let namespaces = server
-        .catalog
-        .get("", "v1", "namespaces")
-        .ok_or_else(Status::no_such_resource)?;
-    let phase =
-        server
-            .registry
-            .get_field(&namespaces, &Key::new("", &path.namespace), "status.phase")?;
+    let (registry, namespaces) = server.namespaces()?;
+    let key = Key::new("", &path.namespace);
+    let phase = registry.get_field(&namespaces, &key, "status.phase")?;
     if phase != "Terminating" {
         return Ok(());
     }
@@ -114,12 +109,8 @@ pub(super) fn check_exists(attributes: &Attributes) -> Result<(), Status> {
     if namespace.is_empty() || attributes.is("", "namespaces") {
         return Ok(());
     }
-    let namespaces = server
-        .catalog
-        .get("", "v1", "namespaces")
-        .ok_or_else(Status::no_such_resource)?;
-    server
-        .registry
+    let (registry, namespaces) = server.namespaces()?;
+    registry
         .get_field(&namespaces, &Key::new("", namespace), "status.phase")
         .map(drop)
 }

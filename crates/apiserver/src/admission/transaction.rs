@@ -30,14 +30,14 @@ pub trait WriteStrategy: Send + Sync {
 /// back then is given back on drop.
 pub trait WriteTransaction: Send + Sync {
     /// Allocates what an object needs, after everything that mutates it. Called anew for every attempt.
-    fn allocate(
-        &self,
-        call: &ResourceCall,
-        old: Option<&Value>,
-        object: &mut CanonicalObject,
-    ) -> Result<(), Status> {
+    fn allocate<'a>(
+        &'a self,
+        call: &'a ResourceCall<'a>,
+        old: Option<&'a Value>,
+        object: &'a mut CanonicalObject,
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let _ = (call, old, object);
-        Ok(())
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// An attempt to store `new` begins; none is a deletion. What an earlier attempt took may not be what this one needs.

@@ -25,6 +25,8 @@ pub(crate) struct CrdConverter {
     since: Revision,
     /// The conversion webhook, unless only `apiVersion` changes.
     webhook: Option<ConversionWebhook>,
+    /// Whether the hooks of the kinds convert, through the storage version.
+    uses_hooks: bool,
 }
 
 impl CrdConverter {
@@ -58,7 +60,30 @@ impl CrdConverter {
             head,
             since,
             webhook,
+            uses_hooks: false,
         })
+    }
+
+    /// Converts by the hooks of the kinds, with the storage version as the hub.
+    pub(crate) fn converting_by_hooks(self) -> CrdConverter {
+        CrdConverter {
+            uses_hooks: true,
+            ..self
+        }
+    }
+
+    /// Converts an object without a webhook, without pruning.
+    fn convert_locally(&self, object: &mut Value, to: &Kind) {
+        if self.uses_hooks {
+            let from = self.kind_of(object);
+            if let Some(from) = from.filter(|from| from.gvk != self.stored.gvk) {
+                from.hooks.to_stored(object);
+            }
+            if to.gvk != self.stored.gvk {
+                to.hooks.from_stored(object);
+            }
+        }
+        object.set("apiVersion", to.gvk.api_version());
     }
 
     /// The kind in the version of an object.
@@ -90,7 +115,7 @@ impl CrdConverter {
             None => objects,
         };
         for object in &mut objects {
-            object.set("apiVersion", to.gvk.api_version());
+            self.convert_locally(object, to);
             prune(to, object);
             schema::canonical_stored(&to.root, object);
         }
@@ -156,7 +181,7 @@ impl Convert for CrdConverter {
                 None => {
                     objects
                         .iter_mut()
-                        .for_each(|object| object.set("apiVersion", kind.gvk.api_version()));
+                        .for_each(|object| self.convert_locally(object, kind));
                     Ok(objects)
                 }
             }
@@ -164,6 +189,6 @@ impl Convert for CrdConverter {
     }
 
     fn only_renames(&self) -> bool {
-        self.webhook.is_none()
+        self.webhook.is_none() && !self.uses_hooks
     }
 }

@@ -4,32 +4,42 @@
 //! and its headers name the user. Direct clients show a certificate of the main server's client
 //! authorities, or a token, which is authenticated by a TokenReview. Requests are authorized by a
 //! SubjectAccessReview. Both results are cached for some seconds.
+//!
+//! Namespaces, admission policies and admission webhooks of the main server apply to the kinds of the
+//! aggregated one: `follow` lists and watches them, `mirror` keeps them, `admission` has the plug-ins,
+//! `params` reads the parameters of policies. [`Server::run`](crate::Server::run) runs all of it.
 
+mod admission;
 mod authorization;
+mod follow;
+mod mirror;
+mod params;
+mod run;
 mod token;
 mod trust;
 
+pub(crate) use admission::ADMISSION_PLUGINS;
+pub(crate) use mirror::{ClusterMirror, wait_for_main_server};
+pub use run::{RunError, Serving};
+
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Limited};
-use mizzen_authentication::{Authorities, TokenCache, TrustedAuthorities};
+use hyper::body::Incoming;
+use mizzen_authentication::{SharedProxyHeaders, TokenCache, TrustedAuthorities};
+use mizzen_object::GroupVersionKind;
 use mizzen_outgoing::{
-    ClientIdentity, LruCache, OutgoingClient, Target, WebhookKubeconfig, WebhookKubeconfigError,
-    whole,
+    LruCache, OutgoingClient, Target, WebhookKubeconfig, WebhookKubeconfigError, whole,
 };
 use mizzen_registry::Registry;
 use mizzen_value::{Value, json};
-use tokio::net::TcpListener;
+use params::ParamResource;
 use tokio::time::timeout;
-
-use crate::Server;
-use crate::listen::{SecureServing, listen};
-use crate::receive::MAX_BODY;
 
 /// The time limit of a request to the main server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,29 +47,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const KEPT: Duration = Duration::from_secs(10);
 /// The capacity of each cache.
 const ROOM: usize = 4096;
-/// The grace period of requests at shutdown.
-const GRACE: Duration = Duration::from_secs(60);
+/// The largest response that is read: a page of a list.
+const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 
 /// The main API server, as seen by an aggregated one. Cheap to clone.
-///
-/// ```no_run
-/// # async fn run(registry: mizzen_registry::Registry, identity: mizzen_apiserver::ClientIdentity)
-/// # -> Result<(), Box<dyn std::error::Error>> {
-/// use std::sync::Arc;
-/// use mizzen_apiserver::Server;
-/// use mizzen_apiserver::delegate::Upstream;
-///
-/// let upstream = Upstream::load("/etc/kubernetes/things.kubeconfig".as_ref(), &registry)?;
-/// let server = Server::builder(registry)
-///     .kinds("things.kinds", "…")
-///     .authenticator(Arc::new(upstream.clone()))
-///     .authorizer(Arc::new(upstream.clone()))
-///     .build()?;
-/// let listener = tokio::net::TcpListener::bind("0.0.0.0:443").await?;
-/// upstream.serve(server, listener, &identity, std::future::pending()).await?;
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone)]
 pub struct Upstream(Arc<UpstreamState>);
 
@@ -72,6 +63,14 @@ struct UpstreamState {
     token: Option<String>,
     users: TokenCache,
     decisions: LruCache<(bool, String)>,
+    /// The resources of parameters, by version and kind.
+    resources: LruCache<ParamResource>,
+    /// Made for a server whose writes need it.
+    mirror: OnceLock<ClusterMirror>,
+    /// The headers in which the main server names users.
+    proxy_headers: SharedProxyHeaders,
+    /// `host:port`.
+    address: String,
 }
 
 /// Why the main server cannot be used.
@@ -115,7 +114,7 @@ impl Upstream {
         } = WebhookKubeconfig::load(file)?;
         // The identity is shown, whatever it is.
         let target = Target {
-            address,
+            address: address.clone(),
             server_name,
             trust,
             as_front_proxy: true,
@@ -129,6 +128,10 @@ impl Upstream {
             token,
             users: TokenCache::new(registry, KEPT),
             decisions: LruCache::new(ROOM),
+            resources: LruCache::new(ROOM),
+            mirror: OnceLock::new(),
+            proxy_headers: SharedProxyHeaders::default(),
+            address,
         })))
     }
 
@@ -143,10 +146,28 @@ impl Upstream {
             url: self.0.url.clone(),
             problem,
         };
-        match timeout(PATIENCE, self.send(method, path, body)).await {
+        let answer = async {
+            let response = self.send(method, path, body).await?;
+            let code = response.status().as_u16();
+            let body = Limited::new(response.into_body(), MAX_RESPONSE);
+            let body = body.collect().await.map_err(|error| error.to_string())?;
+            let value = json::parse(&body.to_bytes()).map_err(|error| error.to_string())?;
+            Ok((code, value))
+        };
+        match timeout(PATIENCE, answer).await {
             Ok(outcome) => outcome.map_err(unreachable),
             Err(_) => Err(unreachable("it takes too long".into())),
         }
+    }
+
+    /// The headers in which the main server names users; they are followed.
+    pub(crate) fn proxy_headers(&self) -> SharedProxyHeaders {
+        self.0.proxy_headers.clone()
+    }
+
+    /// The address, as `host:port`.
+    pub(crate) fn address(&self) -> &str {
+        &self.0.address
     }
 
     async fn send(
@@ -154,7 +175,7 @@ impl Upstream {
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<(u16, Value), String> {
+    ) -> Result<http::Response<Incoming>, String> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.0.url));
@@ -167,42 +188,21 @@ impl Upstream {
         let request = request
             .body(whole(bytes))
             .map_err(|error| error.to_string())?;
-        let response = self
-            .0
-            .client
-            .send(&self.0.target, request)
-            .await
-            .map_err(|error| error.to_string())?;
-        let code = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        Ok((code, json::parse(&body).map_err(|error| error.to_string())?))
+        let sent = self.0.client.send(&self.0.target, request).await;
+        sent.map_err(|error| error.to_string())
     }
 
     /// The trusted client authorities, as the main server publishes them.
     pub async fn trusted(&self) -> Result<TrustedAuthorities, UpstreamError> {
         trust::fetch_trusted(self).await
     }
+}
 
-    /// Serves until `stop` resolves, with the certificate `identity` and the main server's client
-    /// authorities.
-    pub async fn serve(
-        &self,
-        server: Server,
-        listener: TcpListener,
-        identity: &ClientIdentity,
-        stop: impl Future<Output = ()>,
-    ) -> Result<(), UpstreamError> {
-        let authorities = Authorities::new(&self.0.registry, &self.trusted().await?);
-        let tls = trust::server_config(authorities.clone(), identity)?;
-        let serving = SecureServing {
-            listener,
-            tls,
-            identify: authorities.identify(),
-            grace: GRACE,
-        };
-        listen(server, serving, stop).await;
-        Ok(())
+/// The path of a version: `/apis/apps/v1`.
+fn version_path(kind: &GroupVersionKind) -> String {
+    match kind.group.as_str() {
+        "" => format!("/api/{}", kind.version),
+        group => format!("/apis/{group}/{}", kind.version),
     }
 }
 

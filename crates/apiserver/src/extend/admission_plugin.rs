@@ -5,48 +5,80 @@ use mizzen_object::schema::CanonicalObject;
 use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
-use super::RequestContext;
+use super::{Error, RequestContext};
 use crate::verbs::ResourceCall;
 
 /// Mutates or rejects writes. Every plug-in runs for every write, so it checks the resource first.
 ///
 /// ```
-/// use mizzen_apiserver::extend::{AdmissionPlugin, RequestContext};
-/// use mizzen_object::Status;
-/// use mizzen_registry::BoxFuture;
+/// use mizzen_apiserver::extend::{AdmissionPlugin, Error, RequestContext};
+/// use mizzen_object::GroupResource;
 /// use mizzen_value::Value;
+///
+/// const THINGS: GroupResource = GroupResource::new("example.com", "things");
 ///
 /// /// Every thing has an owner.
 /// struct Owned;
 ///
 /// impl AdmissionPlugin for Owned {
-///     fn mutate<'a>(&'a self, context: &'a RequestContext, object: &'a mut Value) -> BoxFuture<'a, Result<(), Status>> {
-///         Box::pin(async move {
-///             if context.verb == "create" && context.is("things") {
-///                 object.entry("spec").set("owner", &context.user.name);
-///             }
-///             Ok(())
-///         })
+///     async fn mutate(&self, context: &RequestContext<'_>, object: &mut Value) -> Result<(), Error> {
+///         if context.verb == "create" && context.is(&THINGS) {
+///             object.entry("spec").set("owner", &context.user.name);
+///         }
+///         Ok(())
 ///     }
 /// }
 /// ```
 pub trait AdmissionPlugin: Send + Sync {
     /// Mutates an object before validation, in the version of the request.
-    fn mutate<'a>(
-        &'a self,
-        _context: &'a RequestContext<'a>,
-        _object: &'a mut Value,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(async { Ok(()) })
+    fn mutate(
+        &self,
+        _context: &RequestContext<'_>,
+        _object: &mut Value,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        async { Ok(()) }
     }
 
     /// Validates an object after the validation of its kind, in its storage version; none for a deletion.
-    fn validate<'a>(
+    fn validate(
+        &self,
+        _context: &RequestContext<'_>,
+        _object: Option<&Value>,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        async { Ok(()) }
+    }
+}
+
+/// An [`AdmissionPlugin`] of any type.
+pub(crate) trait ErasedAdmissionPlugin: Send + Sync {
+    fn mutate_boxed<'a>(
         &'a self,
-        _context: &'a RequestContext<'a>,
-        _object: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(async { Ok(()) })
+        context: &'a RequestContext<'a>,
+        object: &'a mut Value,
+    ) -> BoxFuture<'a, Result<(), Error>>;
+
+    fn validate_boxed<'a>(
+        &'a self,
+        context: &'a RequestContext<'a>,
+        object: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Error>>;
+}
+
+impl<T: AdmissionPlugin> ErasedAdmissionPlugin for T {
+    fn mutate_boxed<'a>(
+        &'a self,
+        context: &'a RequestContext<'a>,
+        object: &'a mut Value,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.mutate(context, object))
+    }
+
+    fn validate_boxed<'a>(
+        &'a self,
+        context: &'a RequestContext<'a>,
+        object: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.validate(context, object))
     }
 }
 
@@ -58,7 +90,7 @@ pub(crate) async fn mutate(
 ) -> Result<(), Status> {
     for admission in &call.server.extensions.admission {
         admission
-            .mutate(&RequestContext::new(call, old), object)
+            .mutate_boxed(&RequestContext::new(call, old), object)
             .await?;
     }
     Ok(())
@@ -72,7 +104,7 @@ pub(crate) async fn validate(
 ) -> Result<(), Status> {
     for admission in &call.server.extensions.admission {
         admission
-            .validate(&RequestContext::new(call, old), object)
+            .validate_boxed(&RequestContext::new(call, old), object)
             .await?;
     }
     Ok(())

@@ -1,22 +1,27 @@
 //! The builder of API servers.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mizzen_authentication::Authenticator;
 use mizzen_authorization::Authorizer;
 use mizzen_object::schema::{SchemaParseError, Schemas};
-use mizzen_object::{GroupResource, Hooks, Kind, NoHooks};
+use mizzen_object::{GroupResource, GroupVersionKind, Hooks, Kind, NoHooks};
 use mizzen_registry::Registry;
 use mizzen_serving::MetaSchemas;
 use mizzen_value::Str;
+use serde::Serialize;
 
+use super::definition::{self, DefinitionExtensions};
+use super::write_hook::WriteHookStrategy;
 use super::{
-    AdmissionPlugin, Extension, Extensions, Handler, Hints, Storage, SubresourceHandler, definition,
+    AdmissionPlugin, ConnectHandler, Extension, Extensions, Handler, Hints, Storage,
+    SubresourceHandler, WriteHook,
 };
 use crate::admission::WriteStrategy;
 use crate::catalog::{BuiltInKinds, Catalog, ServedKind};
+use crate::delegate::{self, RunError, Serving, Upstream};
 use crate::{Options, Server, health};
 
 /// Builds an API server that serves the given kinds and nothing else.
@@ -27,29 +32,37 @@ use crate::{Options, Server, health};
 /// use mizzen_apiserver::clock::{SystemRandom, WallClock};
 /// use mizzen_registry::{Registry, Store};
 ///
-/// const KINDS: &str = "
-/// group example.com
-/// version v1
-/// kind Thing
-///   names things thing
-///   scope Namespaced
-///   verbs create delete get list update watch
-///   list ThingList
-/// type Thing
-///   1 metadata !meta/v1.ObjectMeta
-///   2 size int32
+/// const THINGS: &str = "
+/// apiVersion: apiextensions.k8s.io/v1
+/// kind: CustomResourceDefinition
+/// metadata: {name: things.example.com}
+/// spec:
+///   group: example.com
+///   names: {plural: things, kind: Thing}
+///   scope: Namespaced
+///   versions:
+///   - name: v1
+///     served: true
+///     storage: true
+///     schema:
+///       openAPIV3Schema:
+///         type: object
+///         properties:
+///           size: {type: integer, minimum: 0}
 /// ";
 ///
 /// let store = Store::in_memory(Default::default());
 /// let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
-/// let server = Server::builder(registry).kinds("things.kinds", KINDS).build().unwrap();
+/// let server = Server::builder(registry).definition(THINGS).build().unwrap();
 /// ```
 pub struct Builder {
     registry: Registry,
     options: Options,
     files: Vec<(String, String)>,
-    definitions: Vec<String>,
-    hooks: HashMap<String, Arc<dyn Hooks>>,
+    definitions: Vec<Result<String, String>>,
+    hooks: HashMap<GroupVersionKind, Arc<dyn Hooks>>,
+    /// The subresources with handlers, and their verbs where a definition describes the kind.
+    subresources: HashMap<(GroupResource, Str), &'static [&'static str]>,
     built_in: Option<BuiltInKinds>,
     extensions: Extensions,
 }
@@ -64,8 +77,13 @@ pub enum BuildError {
     #[error("a definition cannot be served: {0}")]
     Definition(String),
     /// Hooks, a storage or a handler are given for an unknown kind or resource.
-    #[error("there is no {0}")]
-    Unknown(String),
+    #[error("there is no {what}{}", .known.as_ref().map(|known| format!("; there are: {known}")).unwrap_or_default())]
+    Unknown {
+        /// What was named.
+        what: String,
+        /// What could have been named.
+        known: Option<String>,
+    },
 }
 
 impl Server {
@@ -77,6 +95,7 @@ impl Server {
             files: Vec::new(),
             definitions: Vec::new(),
             hooks: HashMap::new(),
+            subresources: HashMap::new(),
             built_in: None,
             extensions: Extensions::default(),
         }
@@ -84,17 +103,46 @@ impl Server {
 }
 
 impl Builder {
-    /// Serves the kinds of a file, in the form of `crates/schemas/data/README.md`; `name` is for error messages. A
-    /// kind without `verbs` is not served; other kinds can be `stored` as it.
-    pub fn kinds(mut self, name: &str, text: &str) -> Builder {
-        self.files.push((name.into(), text.into()));
+    /// Serves the kinds of a CustomResourceDefinition, given as YAML or JSON. It need not be created through the API.
+    /// [Hooks](Builder::hooks) add rules beyond its schema and convert between its versions.
+    pub fn definition(mut self, text: &str) -> Builder {
+        self.definitions.push(Ok(text.into()));
         self
     }
 
-    /// Serves the kinds of a CustomResourceDefinition, given as YAML or JSON. It need not be created through the API.
-    /// Rules beyond its schema go to [`Builder::admission`].
-    pub fn definition(mut self, text: &str) -> Builder {
-        self.definitions.push(text.into());
+    /// Serves the kinds of a CustomResourceDefinition that is a value, such as `Pizza::crd()` of a Rust type that derives
+    /// kube's `CustomResource`.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::Server;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let store = Store::in_memory(Default::default());
+    /// # let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
+    /// let schema = serde_json::json!({ "openAPIV3Schema": { "type": "object" } });
+    /// let definition = serde_json::json!({
+    ///     "metadata": { "name": "things.example.com" },
+    ///     "spec": {
+    ///         "group": "example.com",
+    ///         "names": { "plural": "things", "kind": "Thing" },
+    ///         "scope": "Cluster",
+    ///         "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
+    ///     },
+    /// });
+    /// let server = Server::builder(registry).kind(&definition).build().unwrap();
+    /// ```
+    pub fn kind(mut self, definition: &impl Serialize) -> Builder {
+        let text = serde_json::to_string(definition).map_err(|error| error.to_string());
+        self.definitions.push(text);
+        self
+    }
+
+    /// Serves the kinds of a file, in the form of `crates/schemas/data/README.md`; `name` is for error messages. Such kinds
+    /// have protobuf, a hub that is not served, and subresources of other kinds. A kind without `verbs` is not served;
+    /// other kinds can be `stored` as it.
+    pub fn kinds(mut self, name: &str, text: &str) -> Builder {
+        self.files.push((name.into(), text.into()));
         self
     }
 
@@ -105,10 +153,10 @@ impl Builder {
         self
     }
 
-    /// The hooks of a kind: `example.com/v1.Thing`. Hooks of the version of the request convert, default and validate;
-    /// hooks of the storage version control graceful deletion.
-    pub fn hooks(mut self, kind: &str, hooks: impl Hooks + 'static) -> Builder {
-        self.hooks.insert(kind.into(), Arc::new(hooks));
+    /// The hooks of a kind. Hooks of the version of the request convert, default and validate; hooks of the storage version
+    /// control graceful deletion, for a definition those of the version of the request.
+    pub fn hooks(mut self, kind: GroupVersionKind, hooks: impl Hooks + 'static) -> Builder {
+        self.hooks.insert(kind, Arc::new(hooks));
         self
     }
 
@@ -118,31 +166,55 @@ impl Builder {
         self
     }
 
-    /// Uses a storage in place of the store for a resource: `things.example.com`.
-    pub fn storage(self, resource: &str, storage: impl Storage + 'static) -> Builder {
+    /// Adds a hook around writes, after those that were added before.
+    pub fn write_hook(self, hook: impl WriteHook) -> Builder {
+        self.write_strategy(WriteHookStrategy::new(hook))
+    }
+
+    /// Uses a storage in place of the store for a resource.
+    pub fn storage(self, resource: GroupResource, storage: impl Storage + 'static) -> Builder {
         self.own(resource, "", Extension::Storage(Arc::new(storage)))
     }
 
-    /// Adds the handler of a subresource of a resource: `things.example.com`.
+    /// Adds the handler of a subresource.
     pub fn subresource(
-        self,
-        resource: &str,
+        mut self,
+        resource: GroupResource,
         name: &str,
-        below: impl SubresourceHandler + 'static,
+        handler: impl SubresourceHandler + 'static,
     ) -> Builder {
-        self.own(resource, name, Extension::Below(Arc::new(below)))
+        let key = (resource.clone(), name.into());
+        self.subresources.insert(key, handler.verbs());
+        self.own(resource, name, Extension::Subresource(Arc::new(handler)))
     }
 
-    /// Adds a handler of a resource, `things.example.com`, or of a subresource of it, with access to the whole request. An
-    /// empty `subresource` is the resource itself.
-    pub fn handler(self, resource: &str, subresource: &str, handler: Handler) -> Builder {
+    /// Adds the handler of a subresource that upgrades the connection.
+    pub fn connect(
+        mut self,
+        resource: GroupResource,
+        name: &str,
+        handler: impl ConnectHandler + 'static,
+    ) -> Builder {
+        let key = (resource.clone(), name.into());
+        self.subresources.insert(key, &["create", "get"]);
+        self.own(resource, name, Extension::Connect(Arc::new(handler)))
+    }
+
+    /// Adds a handler of a resource or of a subresource of it, with access to the whole request. An empty `subresource` is
+    /// the resource itself.
+    pub fn handler(self, resource: GroupResource, subresource: &str, handler: Handler) -> Builder {
         self.own(resource, subresource, Extension::Handler(handler))
     }
 
-    /// Adds a CONNECT subresource: `pods`, `proxy`. Unlike a [`handler`](Builder::handler) it gets requests of all methods,
-    /// with any path after the subresource.
-    pub fn connection(mut self, resource: &str, subresource: &str, handler: Handler) -> Builder {
-        let key = (group_resource(resource), subresource.into());
+    /// Adds a CONNECT subresource of a built-in kind: `pods`, `proxy`. Unlike a [`handler`](Builder::handler) it gets requests
+    /// of all methods, with any path after the subresource.
+    pub fn connection(
+        mut self,
+        resource: GroupResource,
+        subresource: &str,
+        handler: Handler,
+    ) -> Builder {
+        let key = (resource, subresource.into());
         self.extensions.connections.insert(key, handler);
         self
     }
@@ -165,10 +237,22 @@ impl Builder {
         self
     }
 
-    fn own(mut self, resource: &str, subresource: &str, own: Extension) -> Builder {
-        let key = (group_resource(resource), subresource.into());
+    fn own(mut self, resource: GroupResource, subresource: &str, own: Extension) -> Builder {
+        let key = (resource, subresource.into());
         self.extensions.answers.insert(key, own);
         self
+    }
+
+    /// Serves behind the main server `upstream`, as an aggregated API server: it authenticates and authorizes, and its
+    /// namespaces, admission policies and admission webhooks apply to the kinds of this server.
+    /// [`Options::admission_plugins`] has the plug-ins for that.
+    pub fn upstream(mut self, upstream: &Upstream) -> Builder {
+        let plugins = &mut self.options.admission_plugins;
+        plugins.extend(delegate::ADMISSION_PLUGINS);
+        self.options.authentication.proxy_headers = upstream.proxy_headers();
+        self.extensions.upstream = Some(upstream.clone());
+        self.authenticator(Arc::new(upstream.clone()))
+            .authorizer(Arc::new(upstream.clone()))
     }
 
     /// Adds an authenticator of tokens, after those that were added before.
@@ -193,6 +277,15 @@ impl Builder {
         self
     }
 
+    /// Builds the server and [runs](Server::run) it until `stop` resolves.
+    pub async fn run(
+        self,
+        serving: Serving,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), RunError> {
+        self.build()?.run(serving, stop).await
+    }
+
     /// Builds the server.
     pub fn build(mut self) -> Result<Server, BuildError> {
         if let Some(built_in) = self.built_in {
@@ -212,13 +305,19 @@ impl Builder {
             .map(|(name, text)| (name.as_str(), text.as_str()))
             .collect();
         let mut schemas = mizzen_schemas::others(&files)?;
-        let mut served = self.join_hooks(&mut schemas)?;
-        self.check(&served)?;
+        let mut served = self.join_hooks(&mut schemas);
+        let mut extensions = DefinitionExtensions {
+            hooks: &mut self.hooks,
+            subresources: &self.subresources,
+        };
         for text in &self.definitions {
-            served.extend(
-                definition::read(text, self.registry.store()).map_err(BuildError::Definition)?,
-            );
+            let kinds = text
+                .as_ref()
+                .map_err(String::clone)
+                .and_then(|text| definition::read(text, self.registry.store(), &mut extensions));
+            served.extend(kinds.map_err(BuildError::Definition)?);
         }
+        self.check(&served)?;
         let types = MetaSchemas::new(&schemas);
         let catalog = Catalog::of(self.registry.store(), served, schemas, |_, _| None);
         let server = Server::join(self.registry, catalog, types, self.options, self.extensions);
@@ -227,68 +326,74 @@ impl Builder {
         Ok(server)
     }
 
-    fn join_hooks(&mut self, schemas: &mut Schemas) -> Result<Vec<ServedKind>, BuildError> {
-        let mut served: Vec<ServedKind> = Vec::new();
-        for data in std::mem::take(&mut schemas.kinds) {
-            let name = format!("{}.{}", data.gvk.api_version(), data.gvk.kind);
-            let hooks = self
-                .hooks
-                .remove(&name)
-                .unwrap_or_else(|| Arc::new(NoHooks));
-            served.push(
-                Kind {
-                    data: Arc::new(data),
-                    hooks,
-                }
-                .into(),
-            );
-        }
-        match self.hooks.keys().next() {
-            Some(unknown) => Err(BuildError::Unknown(format!("kind {unknown}"))),
-            None => Ok(served),
-        }
+    /// The kinds of files, with their hooks.
+    fn join_hooks(&mut self, schemas: &mut Schemas) -> Vec<ServedKind> {
+        let kinds = std::mem::take(&mut schemas.kinds).into_iter();
+        let served = kinds.map(|data| {
+            let hooks = self.hooks.remove(&data.gvk);
+            Kind {
+                data: Arc::new(data),
+                hooks: hooks.unwrap_or_else(|| Arc::new(NoHooks)),
+            }
+            .into()
+        });
+        served.collect()
     }
 
     /// Rejects hooks, storages and handlers of unknown kinds and resources.
     fn check(&self, all: &[ServedKind]) -> Result<(), BuildError> {
         let kinds = || all.iter().map(ServedKind::kind);
-        for kind in kinds() {
+        for ServedKind { published, convert } in all {
+            let kind = &published.kind;
             if kind.plural.is_empty() && !kind.verbs.is_empty() {
-                return Err(BuildError::Unknown(format!("plural name of {}", kind.gvk)));
+                return Err(BuildError::Unknown {
+                    what: format!("plural name of {}", kind.gvk),
+                    known: None,
+                });
             }
-            let stored = kind
-                .stored
-                .as_ref()
-                .filter(|stored| !kinds().any(|other| other.gvk == **stored));
-            if let Some(stored) = stored {
-                return Err(BuildError::Unknown(format!(
-                    "kind {stored}, as which {} is stored",
-                    kind.gvk
-                )));
+            // A definition may store a version that it does not serve.
+            let stored = kind.stored.as_ref().filter(|_| convert.is_none());
+            if let Some(stored) = stored
+                && !kinds().any(|other| other.gvk == *stored)
+            {
+                return Err(BuildError::Unknown {
+                    what: format!("kind {stored}, as which {} is stored", kind.gvk),
+                    known: alternatives(kinds().map(|kind| kind.gvk.to_string())),
+                });
             }
         }
-        let has = |kind: &Kind, name: &Str| name.is_empty() || kind.subresource(name).is_some();
-        let there = |resource: &GroupResource, name: &Str| {
-            kinds().any(|kind| kind.resource() == *resource && has(kind, name))
-        };
-        let mut answers = self.extensions.answers.keys();
-        match answers.find(|(resource, name)| !there(resource, name)) {
-            Some((resource, name)) if name.is_empty() => {
-                Err(BuildError::Unknown(format!("resource {resource}")))
-            }
-            Some((resource, name)) => Err(BuildError::Unknown(format!(
-                "subresource {name} of {resource}"
-            ))),
-            None => Ok(()),
+        if let Some(unknown) = self.hooks.keys().min() {
+            return Err(BuildError::Unknown {
+                what: format!("kind {unknown}"),
+                known: alternatives(kinds().map(|kind| kind.gvk.to_string())),
+            });
         }
+        let mut named: Vec<_> = self.extensions.answers.keys().collect();
+        named.sort();
+        for (resource, name) in named {
+            let of_resource = || kinds().filter(|kind| kind.resource() == *resource);
+            if of_resource().next().is_none() {
+                let served = kinds().filter(|kind| !kind.verbs.is_empty());
+                return Err(BuildError::Unknown {
+                    what: format!("resource {resource}"),
+                    known: alternatives(served.map(|kind| kind.resource().to_string())),
+                });
+            }
+            if !name.is_empty() && of_resource().all(|kind| kind.subresource(name).is_none()) {
+                let known = of_resource().flat_map(|kind| &kind.subresources);
+                return Err(BuildError::Unknown {
+                    what: format!("subresource {name} of {resource}"),
+                    known: alternatives(known.map(|subresource| subresource.name.to_string())),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
-/// A resource by its name: `things.example.com`.
-fn group_resource(name: &str) -> GroupResource {
-    let (plural, group) = name.split_once('.').unwrap_or((name, ""));
-    GroupResource {
-        group: group.into(),
-        resource: plural.into(),
-    }
+/// The names that could have been given, for an error message.
+fn alternatives(names: impl Iterator<Item = String>) -> Option<String> {
+    let names: BTreeSet<String> = names.collect();
+    let names: Vec<String> = names.into_iter().collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }

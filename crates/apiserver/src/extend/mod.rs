@@ -1,26 +1,41 @@
 //! Custom API servers.
 //!
 //! [`Server::builder`] returns a [`Builder`]. Kinds are data; [`Hooks`] convert, default and validate them. An
-//! [`AdmissionPlugin`] can read other objects, a [`Storage`] replaces the store for a resource, and a
-//! [`SubresourceHandler`] serves a subresource. Each gets the [`RequestContext`].
+//! [`AdmissionPlugin`] can read other objects, a [`WriteHook`] allocates for a write, a [`Storage`] replaces the store for a
+//! resource, a [`SubresourceHandler`] serves a subresource, and a [`ConnectHandler`] one that upgrades the connection. Each
+//! gets the [`RequestContext`]. Authors write `async fn`, and `?` turns any error into an [`Error`].
 //!
 //! [`Hooks`]: mizzen_object::Hooks
 
 mod admission_plugin;
 mod builder;
+mod connect_handler;
 mod definition;
+mod error;
+mod joined_hooks;
 mod non_resource;
 mod request_context;
+mod round_trip;
 mod storage;
 mod subresource_handler;
+mod write_hook;
 
 pub use admission_plugin::AdmissionPlugin;
 pub(crate) use admission_plugin::{mutate, validate};
 pub use builder::{BuildError, Builder};
+pub(crate) use connect_handler::connect;
+pub use connect_handler::{ConnectHandler, Connection, UpgradedStream};
+pub use error::Error;
 pub use non_resource::{NonResourceHandler, NonResourceRequest};
 pub use request_context::RequestContext;
+pub(crate) use request_context::refusal;
+pub use round_trip::{RoundTrip, RoundTripError};
 pub use storage::Storage;
 pub use subresource_handler::SubresourceHandler;
+pub use write_hook::WriteHook;
+
+pub(crate) use storage::ErasedStorage;
+pub(crate) use subresource_handler::ErasedSubresourceHandler;
 
 pub use crate::catalog::{BuiltInKinds, SubresourceHooks};
 
@@ -34,7 +49,11 @@ use mizzen_object::{GroupResource, Status};
 use mizzen_registry::{BoxFuture, Resource};
 use mizzen_value::{Str, json};
 
+use admission_plugin::ErasedAdmissionPlugin;
+use connect_handler::ErasedConnectHandler;
+
 use crate::admission::WriteStrategy;
+use crate::delegate::Upstream;
 use crate::request::{Request, ResourcePath};
 use crate::response::Response;
 use crate::verbs::ResourceCall;
@@ -43,12 +62,14 @@ use crate::{Server, User};
 /// The extensions of a server.
 #[derive(Default)]
 pub(crate) struct Extensions {
-    admission: Vec<Arc<dyn AdmissionPlugin>>,
+    admission: Vec<Arc<dyn ErasedAdmissionPlugin>>,
     answers: HashMap<(GroupResource, Str), Extension>,
     connections: HashMap<(GroupResource, Str), Handler>,
     write_strategies: Vec<Arc<dyn WriteStrategy>>,
     hints: Option<Arc<dyn Hints>>,
     state: Option<Arc<dyn Any + Send + Sync>>,
+    /// The main server, if this one is aggregated.
+    pub(crate) upstream: Option<Upstream>,
 }
 
 /// Serves a resource or subresource, with access to the whole request.
@@ -66,8 +87,9 @@ pub trait Hints: Send + Sync {
 /// What serves a resource instead of the registry.
 #[derive(Clone)]
 pub(crate) enum Extension {
-    Storage(Arc<dyn Storage>),
-    Below(Arc<dyn SubresourceHandler>),
+    Storage(Arc<dyn ErasedStorage>),
+    Subresource(Arc<dyn ErasedSubresourceHandler>),
+    Connect(Arc<dyn ErasedConnectHandler>),
     Handler(Handler),
 }
 
@@ -111,7 +133,7 @@ impl Extensions {
     }
 
     /// The storage of the resource of a call, if it is not the store.
-    pub(crate) fn storage(&self, call: &ResourceCall) -> Option<&dyn Storage> {
+    pub(crate) fn storage(&self, call: &ResourceCall) -> Option<&dyn ErasedStorage> {
         match self
             .answers
             .get(&(call.resource.kind().resource(), Str::default()))
@@ -128,7 +150,7 @@ impl Server {
     pub async fn read(&self, path: &str) -> Result<mizzen_value::Value, mizzen_object::Status> {
         match self.ask("GET", path, None).await {
             (200, object) => Ok(object),
-            (_, status) => Err(request_context::refusal(&status)),
+            (_, status) => Err(refusal(&status)),
         }
     }
 
@@ -149,7 +171,7 @@ impl Server {
         let object = json::parse(&text).unwrap_or_default();
         match code.as_u16() {
             200 => Ok(object),
-            _ => Err(request_context::refusal(&object)),
+            _ => Err(refusal(&object)),
         }
     }
 }

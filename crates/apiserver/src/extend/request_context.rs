@@ -1,9 +1,12 @@
 //! The request, as plug-ins, storages and handlers get it.
 
-use mizzen_object::{Kind, Status, User};
+use http::HeaderMap;
+use mizzen_object::{GroupResource, Kind, Status, User};
 use mizzen_value::{Str, Value};
 
+use super::Error;
 use crate::Server;
+use crate::request::RequestQuery;
 use crate::verbs::ResourceCall;
 
 /// A request for an object or a collection.
@@ -28,6 +31,10 @@ pub struct RequestContext<'a> {
     pub old: Option<&'a Value>,
     /// Whether it is a dry run.
     pub dry_run: bool,
+    /// The headers of the request.
+    pub headers: &'a HeaderMap,
+    /// The query of the request.
+    pub query: &'a RequestQuery,
 }
 
 impl<'a> RequestContext<'a> {
@@ -50,27 +57,31 @@ impl<'a> RequestContext<'a> {
             subresource: &path.subresource,
             old,
             dry_run: request.query.get("dryRun").is_some(),
+            headers: &request.headers,
+            query: &request.query,
         }
     }
 
-    /// Whether it is for this resource: `things`.
-    pub fn is(&self, plural: &str) -> bool {
-        self.kind.plural == plural && self.subresource.is_empty()
+    /// Whether it is for this resource, in any version, and for no subresource.
+    pub fn is(&self, resource: &GroupResource) -> bool {
+        self.kind.plural == resource.resource
+            && self.kind.gvk.group == resource.group
+            && self.subresource.is_empty()
     }
 
     /// 404: the object does not exist.
-    pub fn not_found(&self) -> Status {
-        Status::not_found(&self.kind.resource(), self.name)
+    pub fn not_found(&self) -> Error {
+        Status::not_found(&self.kind.resource(), self.name).into()
     }
 
     /// 403: the request is rejected.
-    pub fn forbidden(&self, object: &Value, why: &str) -> Status {
-        Status::forbidden(&self.kind.resource(), object["metadata"]["name"].str(), why)
+    pub fn forbidden(&self, object: &Value, why: &str) -> Error {
+        Status::forbidden(&self.kind.resource(), object["metadata"]["name"].str(), why).into()
     }
 
     /// 405: the verb is not supported.
-    pub(super) fn unsupported(&self) -> Status {
-        Status::no_such_method()
+    pub(super) fn unsupported(&self) -> Error {
+        Status::no_such_method().into()
     }
 }
 

@@ -28,7 +28,9 @@ pub(crate) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> 
         .update_any(None, &mut draft)
         .await;
     let checks = admission::Checks::new(call);
-    checks.admit(None, &mut draft).await?;
+    if let Err(status) = checks.admit(None, &mut draft).await {
+        return checks.settle(Err(status)).await;
+    }
 
     let create = Create {
         user: request.user.clone(),

@@ -30,8 +30,10 @@ pub(super) fn allowed(
     }
     let known = match path.subresource.as_str() {
         "" => !matches!(verb, "" | "proxy"),
-        name if kind.subresource(name).is_some() => matches!(verb, "get" | "update" | "patch"),
-        _ => return Err(Status::not_found(&kind.resource(), &path.name)),
+        name => match kind.subresource(name) {
+            Some(subresource) => subresource.verbs.iter().any(|known| known == verb),
+            None => return Err(Status::not_found(&kind.resource(), &path.name)),
+        },
     };
     if !known {
         let (group, plural) = (&kind.gvk.group, &kind.plural);

@@ -1,4 +1,5 @@
-//! Resources and subresources with handlers of a [`Builder`](crate::Builder): [`Storage`] and [`SubresourceHandler`].
+//! Resources and subresources with handlers of a [`Builder`](crate::Builder): [`Storage`](crate::extend::Storage),
+//! [`SubresourceHandler`](crate::extend::SubresourceHandler) and [`ConnectHandler`](crate::extend::ConnectHandler).
 
 use mizzen_object::{Action, Kind, Status, Violations, schema};
 use mizzen_registry::{
@@ -11,7 +12,7 @@ use super::create::wipe_system_metadata;
 use super::{ResourceCall, check_name, set_namespace, watch};
 use crate::admission;
 use crate::decode::{self, BodyType};
-use crate::extend::{Extension, RequestContext, Storage, SubresourceHandler};
+use crate::extend::{self, ErasedStorage, ErasedSubresourceHandler, Extension, RequestContext};
 use crate::options::{self, ListQuery};
 use crate::response::{self, Response};
 
@@ -24,7 +25,11 @@ pub(super) async fn answer(
     verb: &str,
 ) -> Result<Response, Status> {
     match own {
-        Extension::Below(below) => serve_subresource(call, &**below).await,
+        Extension::Subresource(handler) => serve_subresource(call, &**handler).await,
+        Extension::Connect(handler) => {
+            let object = read_object(call).await?;
+            extend::connect(call, &**handler, &RequestContext::new(call, Some(&object))).await
+        }
         Extension::Storage(storage) => serve_storage(call, &**storage, verb).await,
         Extension::Handler(handle) => handle(call).await,
     }
@@ -32,35 +37,45 @@ pub(super) async fn answer(
 
 async fn serve_storage(
     call: &ResourceCall<'_>,
-    storage: &dyn Storage,
+    storage: &dyn ErasedStorage,
     verb: &str,
 ) -> Result<Response, Status> {
     let context = RequestContext::new(call, None);
     match verb {
-        "get" => show(call, storage.get(&context).await?, 200),
-        "list" => list(call, storage.list(&context).await?),
-        "watch" => watch_storage(call, storage.watch(&context).await?),
+        "get" => show(call, storage.get_boxed(&context).await?, 200),
+        "list" => list(call, storage.list_boxed(&context).await?),
+        "watch" => watch_storage(call, storage.watch_boxed(&context).await?),
         "create" => {
-            let object = decode_and_admit(call, None).await?;
-            show(call, storage.create(&context, object).await?, 201)
+            let checks = admission::Checks::new(call);
+            let created = async {
+                let object = decode_and_admit(call, &checks, None).await?;
+                Ok(storage.create_boxed(&context, object).await?)
+            };
+            show(call, checks.settle(created.await).await?, 201)
         }
         "update" => {
-            let old = storage.get(&context).await?;
-            let object = decode_and_admit(call, Some(&old)).await?;
-            show(
-                call,
-                storage
-                    .update(&RequestContext::new(call, Some(&old)), object)
-                    .await?,
-                200,
-            )
+            let old = storage.get_boxed(&context).await?;
+            let (context, checks) = (
+                RequestContext::new(call, Some(&old)),
+                admission::Checks::new(call),
+            );
+            let updated = async {
+                let object = decode_and_admit(call, &checks, Some(&old)).await?;
+                Ok(storage.update_boxed(&context, object).await?)
+            };
+            show(call, checks.settle(updated.await).await?, 200)
         }
         "delete" => {
-            let old = storage.get(&context).await?;
-            admission::Checks::new(call).check(None, Some(&old)).await?;
-            let deleted = storage
-                .delete(&RequestContext::new(call, Some(&old)))
-                .await?;
+            let old = storage.get_boxed(&context).await?;
+            let (context, checks) = (
+                RequestContext::new(call, Some(&old)),
+                admission::Checks::new(call),
+            );
+            let deleted = async {
+                checks.check(None, Some(&old)).await?;
+                Ok(storage.delete_boxed(&context).await?)
+            };
+            let deleted = checks.settle(deleted.await).await?;
             Ok(call.deleted(deleted["metadata"]["uid"].str(), 200))
         }
         _ => Err(Status::no_such_method()),
@@ -68,7 +83,11 @@ async fn serve_storage(
 }
 
 /// Decodes, admits and validates the object of a request.
-async fn decode_and_admit(call: &ResourceCall<'_>, old: Option<&Value>) -> Result<Value, Status> {
+async fn decode_and_admit(
+    call: &ResourceCall<'_>,
+    checks: &admission::Checks<'_>,
+    old: Option<&Value>,
+) -> Result<Value, Status> {
     let ResourceCall {
         request,
         path,
@@ -89,7 +108,6 @@ async fn decode_and_admit(call: &ResourceCall<'_>, old: Option<&Value>) -> Resul
             wipe_system_metadata(object.entry("metadata"));
         }
     }
-    let checks = admission::Checks::new(call);
     checks.admit(old, &mut object).await?;
     let mut object = object.into_value();
     validate(call, &mut object, old)?;
@@ -191,21 +209,27 @@ fn watch_storage(
     watch::stream_storage_events(call, events)
 }
 
+/// The object of a subresource.
+async fn read_object(call: &ResourceCall<'_>) -> Result<Value, Status> {
+    let ResourceCall {
+        server, resource, ..
+    } = call;
+    Ok(match server.extensions.storage(call) {
+        Some(storage) => storage.get_boxed(&RequestContext::new(call, None)).await?,
+        None => {
+            let object = server.registry.read(resource, &call.key(), "").await?;
+            object.value()
+        }
+    })
+}
+
 async fn serve_subresource(
     call: &ResourceCall<'_>,
-    below: &dyn SubresourceHandler,
+    handler: &dyn ErasedSubresourceHandler,
 ) -> Result<Response, Status> {
-    let old = match call.server.extensions.storage(call) {
-        Some(storage) => storage.get(&RequestContext::new(call, None)).await?,
-        None => call
-            .server
-            .registry
-            .read(call.resource, &call.key(), "")
-            .await?
-            .value(),
-    };
+    let old = read_object(call).await?;
     let context = RequestContext::new(call, Some(&old));
-    let mut value = below.answer(&context, body(call)?).await?;
+    let mut value = handler.answer_boxed(&context, body(call)?).await?;
     let kind = call.resource.kind();
     let stated = kind
         .subresource(&call.path.subresource)

@@ -63,16 +63,17 @@ struct ServiceTransaction {
 }
 
 impl WriteTransaction for ServiceTransaction {
-    fn allocate(
-        &self,
-        call: &ResourceCall,
-        old: Option<&Value>,
-        object: &mut CanonicalObject,
-    ) -> Result<(), Status> {
-        match (Attributes { call, old }).is_main("", "services") {
+    fn allocate<'a>(
+        &'a self,
+        call: &'a ResourceCall<'a>,
+        old: Option<&'a Value>,
+        object: &'a mut CanonicalObject,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let allocated = match (Attributes { call, old }).is_main("", "services") {
             true => allocate(call, old, &mut self.claim.lock(), object),
             false => Ok(()),
-        }
+        };
+        Box::pin(std::future::ready(allocated))
     }
 
     fn begin_attempt<'a>(

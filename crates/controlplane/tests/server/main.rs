@@ -20,6 +20,7 @@ mod conversion;
 mod corrupt;
 mod crd;
 mod create_on_update;
+mod delegated;
 mod delete;
 mod discovery;
 mod flowcontrol;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use mizzen_apiserver::listen::{SecureServing, listen};
-use mizzen_apiserver::{Server, User};
+use mizzen_apiserver::{ClientIdentity, Server, User};
 use mizzen_authentication::PeerIdentity as Known;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
@@ -45,6 +47,18 @@ impl Network {
         }
     }
 
+    /// A kubeconfig of the admin.
+    pub(crate) fn kubeconfig(&self) -> String {
+        let ClientIdentity { certificate, key } = self.authority.identity();
+        let [certificate, key] = [certificate, key].map(|pem| STANDARD.encode(pem));
+        format!(
+            "current-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nclusters: [{{name: c, cluster: \
+             {{server: 'https://127.0.0.1:{}', insecure-skip-tls-verify: true}}}}]\nusers: [{{name: u, user: \
+             {{client-certificate-data: {certificate}, client-key-data: {key}}}}}]\n",
+            self.port
+        )
+    }
+
     /// A connection as the admin, on which HTTP/1.1 is spoken.
     pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
         self.dial("http/1.1").await
@@ -73,25 +87,40 @@ impl Drop for Network {
     }
 }
 
-struct Authority {
+/// Signs certificates.
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     roots: Arc<RootCertStore>,
+    /// Its own certificate.
+    pub pem: String,
 }
 
 type Certificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Authority {
-    fn new() -> Authority {
+    pub(crate) fn new() -> Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let mut roots = RootCertStore::empty();
-        roots
-            .add(params.self_signed(&key).unwrap().der().clone())
-            .unwrap();
+        let own = params.self_signed(&key).unwrap();
+        roots.add(own.der().clone()).unwrap();
         Authority {
             issuer: Issuer::new(params, key),
             roots: Arc::new(roots),
+            pem: own.pem(),
+        }
+    }
+
+    /// A certificate of the user `admin` and its key, as PEM.
+    pub(crate) fn identity(&self) -> ClientIdentity {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "admin");
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        ClientIdentity {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
         }
     }
 

@@ -7,15 +7,21 @@ use http::header;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::delegate::Upstream;
 use mizzen_apiserver::discovery::Priority;
-use mizzen_apiserver::extend::{AdmissionPlugin, RequestContext, Storage, SubresourceHandler};
+use mizzen_apiserver::extend::{
+    AdmissionPlugin, ConnectHandler, Connection, Error, RequestContext, RoundTrip, Storage,
+    SubresourceHandler, WriteHook,
+};
 use mizzen_apiserver::{Builder, Server, User};
 use mizzen_authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
 use mizzen_authorization::{Attributes, Authorizer, Decision, DecisionReason};
-use mizzen_object::{HookContext, Hooks, Status, Violations};
+use mizzen_object::{GroupResource, GroupVersionKind, HookContext, Hooks, Violations};
 use mizzen_registry::{BoxFuture, Store, WatchChange};
 use mizzen_value::{Str, Value, value};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::aggregation::read_until;
+use crate::network::Network;
 use crate::rig::{Reply, Rig, registry};
 
 /// Boats in two versions, stored in a third that nobody sees, and a harbour that is not stored.
@@ -28,6 +34,7 @@ kind Boat
   verbs create delete deletecollection get list patch update watch
   subresource status get patch update
   subresource horn create kind=sea.example.com/v1.Sound
+  subresource radio get
   list BoatList
   stored sea.example.com/hub.Boat
   rules generation
@@ -78,7 +85,14 @@ type Boat
   3 sails ![]string list=atomic
 ";
 
-const BOATS: &str = "/apis/sea.example.com/v1/namespaces/default/boats";
+const SEA: &str = "sea.example.com";
+const BOAT: GroupVersionKind = GroupVersionKind::new(SEA, "v1", "Boat");
+const BOAT_HUB: GroupVersionKind = GroupVersionKind::new(SEA, "hub", "Boat");
+const BOAT_RESOURCE: GroupResource = GroupResource::new(SEA, "boats");
+const HARBOUR_RESOURCE: GroupResource = GroupResource::new(SEA, "harbours");
+const LIGHTHOUSE_RESOURCE: GroupResource = GroupResource::new(SEA, "lighthouses");
+
+pub(crate) const BOATS: &str = "/apis/sea.example.com/v1/namespaces/default/boats";
 const HARBOURS: &str = "/apis/sea.example.com/v1/harbours";
 
 /// Feet outside, inches inside.
@@ -131,37 +145,27 @@ impl Hooks for Hub {
 struct Captain;
 
 impl AdmissionPlugin for Captain {
-    fn mutate<'a>(
-        &'a self,
-        asked: &'a RequestContext,
-        boat: &'a mut Value,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(async move {
-            if asked.is("boats") && asked.old.is_none() {
-                boat.entry("metadata")
-                    .entry("annotations")
-                    .set("captain", &asked.user.name);
-            }
-            Ok(())
-        })
+    async fn mutate(&self, asked: &RequestContext<'_>, boat: &mut Value) -> Result<(), Error> {
+        if asked.is(&BOAT_RESOURCE) && asked.old.is_none() {
+            boat.entry("metadata")
+                .entry("annotations")
+                .set("captain", &asked.user.name);
+        }
+        Ok(())
     }
 
-    fn validate<'a>(
-        &'a self,
-        asked: &'a RequestContext,
-        boat: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        Box::pin(async move {
-            match boat {
-                Some(boat) if boat.at("metadata.name").str() == "titanic" => {
-                    Err(asked.forbidden(boat, "it sinks"))
-                }
-                None if asked.name == "eternal" => {
-                    Err(asked.forbidden(asked.old.unwrap(), "it stays"))
-                }
-                _ => Ok(()),
+    async fn validate(
+        &self,
+        asked: &RequestContext<'_>,
+        boat: Option<&Value>,
+    ) -> Result<(), Error> {
+        match boat {
+            Some(boat) if boat.at("metadata.name").str() == "titanic" => {
+                Err(asked.forbidden(boat, "it sinks"))
             }
-        })
+            None if asked.name == "eternal" => Err(asked.forbidden(asked.old.unwrap(), "it stays")),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -187,45 +191,34 @@ impl Harbours {
 }
 
 impl Storage for Harbours {
-    fn list<'a>(&'a self, _: &'a RequestContext) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
-        Box::pin(async { Ok(self.all.lock().clone()) })
+    async fn list(&self, _: &RequestContext<'_>) -> Result<Vec<Value>, Error> {
+        Ok(self.all.lock().clone())
     }
 
-    fn create<'a>(
-        &'a self,
-        _: &'a RequestContext,
-        harbour: Value,
-    ) -> BoxFuture<'a, Result<Value, Status>> {
+    async fn create(&self, _: &RequestContext<'_>, harbour: Value) -> Result<Value, Error> {
         self.all.lock().push(harbour.clone());
         self.tell(WatchChange::Added, &harbour);
-        Box::pin(async { Ok(harbour) })
+        Ok(harbour)
     }
 
-    fn update<'a>(
-        &'a self,
-        asked: &'a RequestContext,
-        harbour: Value,
-    ) -> BoxFuture<'a, Result<Value, Status>> {
+    async fn update(&self, asked: &RequestContext<'_>, harbour: Value) -> Result<Value, Error> {
         self.take(asked.name);
         self.all.lock().push(harbour.clone());
         self.tell(WatchChange::Modified, &harbour);
-        Box::pin(async { Ok(harbour) })
+        Ok(harbour)
     }
 
-    fn delete<'a>(&'a self, asked: &'a RequestContext) -> BoxFuture<'a, Result<Value, Status>> {
+    async fn delete(&self, asked: &RequestContext<'_>) -> Result<Value, Error> {
         self.take(asked.name);
         self.tell(WatchChange::Deleted, asked.old.unwrap());
         self.watchers.lock().clear();
-        Box::pin(async { Ok(asked.old.unwrap().clone()) })
+        Ok(asked.old.unwrap().clone())
     }
 
-    fn watch<'a>(
-        &'a self,
-        _: &'a RequestContext,
-    ) -> BoxFuture<'a, Result<Receiver<(WatchChange, Value)>, Status>> {
+    async fn watch(&self, _: &RequestContext<'_>) -> Result<Receiver<(WatchChange, Value)>, Error> {
         let (sender, receiver) = channel(8);
         self.watchers.lock().push(sender);
-        Box::pin(async { Ok(receiver) })
+        Ok(receiver)
     }
 }
 
@@ -233,34 +226,48 @@ impl Storage for Harbours {
 struct Lighthouses;
 
 impl Storage for Lighthouses {
-    fn list<'a>(&'a self, _: &'a RequestContext) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
-        Box::pin(async { Ok(Vec::new()) })
+    async fn list(&self, _: &RequestContext<'_>) -> Result<Vec<Value>, Error> {
+        Ok(Vec::new())
     }
 }
 
 struct Horn;
 
 impl SubresourceHandler for Horn {
-    fn answer<'a>(
-        &'a self,
-        asked: &'a RequestContext,
-        body: Value,
-    ) -> BoxFuture<'a, Result<Value, Status>> {
+    async fn answer(&self, asked: &RequestContext<'_>, body: Value) -> Result<Value, Error> {
         let feet = asked.old.unwrap()["feet"].int();
         let text = format!("{} of {feet} feet: {}", asked.name, body["text"].str());
-        Box::pin(async { Ok(value!({ "text": text })) })
+        Ok(value!({ "text": text }))
     }
 }
 
-fn builder() -> Builder {
+/// Sends back what it receives, if the client knows the frequency.
+struct Radio;
+
+impl ConnectHandler for Radio {
+    async fn connect(&self, asked: &RequestContext<'_>) -> Result<Connection, Error> {
+        let boat = asked.old.unwrap();
+        let frequency: u16 = asked.query.text("frequency").parse()?;
+        if frequency != 16 {
+            return Err(asked.forbidden(boat, "the boat listens on 16"));
+        }
+        Ok(Connection::upgrade("radio", |stream| async {
+            let (mut from_client, mut to_client) = tokio::io::split(stream);
+            let _ = tokio::io::copy(&mut from_client, &mut to_client).await;
+        }))
+    }
+}
+
+pub(crate) fn builder() -> Builder {
     Server::builder(registry(Store::in_memory(Default::default())))
         .kinds("sea.kinds", KINDS)
-        .hooks("sea.example.com/v1.Boat", Feet)
-        .hooks("sea.example.com/hub.Boat", Hub)
+        .hooks(BOAT, Feet)
+        .hooks(BOAT_HUB, Hub)
         .admission(Captain)
-        .storage("harbours.sea.example.com", Harbours::default())
-        .storage("lighthouses.sea.example.com", Lighthouses)
-        .subresource("boats.sea.example.com", "horn", Horn)
+        .storage(HARBOUR_RESOURCE, Harbours::default())
+        .storage(LIGHTHOUSE_RESOURCE, Lighthouses)
+        .subresource(BOAT_RESOURCE, "horn", Horn)
+        .connect(BOAT_RESOURCE, "radio", Radio)
 }
 
 fn rig() -> Rig {
@@ -269,7 +276,7 @@ fn rig() -> Rig {
     }
 }
 
-async fn launch(rig: &Rig, name: &str, feet: i64) -> Reply {
+pub(crate) async fn launch(rig: &Rig, name: &str, feet: i64) -> Reply {
     rig.post(
         BOATS,
         &format!(r#"{{"metadata":{{"name":"{name}"}},"feet":{feet}}}"#),
@@ -557,16 +564,16 @@ fn an_invalid_builder_is_an_error() {
         "more.kinds:2: unknown word \"nonsense\"",
     );
     check(
-        builder().hooks("sea.example.com/v9.Boat", Feet),
-        "there is no kind sea.example.com/v9.Boat",
+        builder().hooks(GroupVersionKind::new(SEA, "v9", "Boat"), Feet),
+        "there is no kind sea.example.com/v9, Kind=Boat; there are: sea.example.com/hub, Kind=Boat, sea.example.com/v1",
     );
     check(
-        builder().storage("rafts.sea.example.com", Lighthouses),
-        "there is no resource rafts.sea.example.com",
+        builder().storage(GroupResource::new(SEA, "rafts"), Lighthouses),
+        "there is no resource rafts.sea.example.com; there are: boats.sea.example.com, harbours.sea.example.com",
     );
     check(
-        builder().subresource("boats.sea.example.com", "bell", Horn),
-        "there is no subresource bell of boats",
+        builder().subresource(BOAT_RESOURCE, "bell", Horn),
+        "there is no subresource bell of boats.sea.example.com; there are: horn, radio, status",
     );
     let lost = "group a.b\nversion v1\nkind X\n  names xs x\n  verbs get\n  stored a.b/v2.X\ntype X\n  1 metadata !meta/v1.ObjectMeta\n";
     check(builder().kinds("lost.kinds", lost), "as which");
@@ -677,12 +684,7 @@ async fn delegated_authentication_fails_closed_without_the_main_server() {
     std::fs::write(&file, text).unwrap();
     let registry = registry(Store::in_memory(Default::default()));
     let upstream = Upstream::load(&file, &registry).unwrap();
-    let delegate = Arc::new(upstream.clone());
-    let server = builder()
-        .authenticator(delegate.clone())
-        .authorizer(delegate)
-        .build()
-        .unwrap();
+    let server = builder().upstream(&upstream).build().unwrap();
     assert_eq!(code(&server, "anything", BOATS).await, 401);
     assert_eq!(code(&server, "", BOATS).await, 403);
     assert_eq!(code(&server, "", "/readyz").await, 200);
@@ -790,4 +792,318 @@ async fn an_api_service_or_a_definition_wins_over_a_server_of_the_same_process()
     tokio::time::sleep(minute).await;
     let made = rig.get(&service).await.expect(200).body;
     assert_eq!(made.at("spec.groupPriorityMinimum").int(), 1000);
+}
+
+/// Berths, of which there are few: a boat takes one when it is launched.
+#[derive(Default)]
+struct Berths {
+    taken: Mutex<Vec<i64>>,
+    finished: Mutex<Vec<(i64, bool)>>,
+}
+
+const N_BERTHS: i64 = 2;
+
+/// The hook of the harbour master.
+struct HarbourMaster(Arc<Berths>);
+
+impl WriteHook for HarbourMaster {
+    type Allocation = i64;
+
+    async fn begin(
+        &self,
+        asked: &RequestContext<'_>,
+        boat: &mut Value,
+    ) -> Result<Option<i64>, Error> {
+        if !asked.is(&BOAT_RESOURCE) || asked.old.is_some() {
+            return Ok(None);
+        }
+        let mut taken = self.0.taken.lock();
+        let berth = (1..=N_BERTHS).find(|berth| !taken.contains(berth));
+        let berth = berth.ok_or_else(|| asked.forbidden(boat, "the harbour is full"))?;
+        taken.push(berth);
+        let annotations = boat.entry("metadata").entry("annotations");
+        annotations.set("berth", berth.to_string());
+        Ok(Some(berth))
+    }
+
+    async fn finish(&self, berth: i64, is_stored: bool) {
+        self.0.finished.lock().push((berth, is_stored));
+        if !is_stored {
+            self.0.taken.lock().retain(|taken| *taken != berth);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_write_allocated_is_given_back_when_it_is_not_stored() {
+    let berths = Arc::new(Berths::default());
+    let rig = Rig {
+        server: builder()
+            .write_hook(HarbourMaster(berths.clone()))
+            .build()
+            .unwrap(),
+    };
+    let finished = || std::mem::take(&mut *berths.finished.lock());
+
+    // Validation, an admission plug-in and the commit fail after the allocation.
+    launch(&rig, "liner", 101).await.expect(422);
+    launch(&rig, "titanic", 9).await.expect(403);
+    assert_eq!(finished(), [(1, false), (1, false)]);
+    let boat = launch(&rig, "jolle", 10).await.expect(201).body;
+    assert_eq!(boat.at("metadata.annotations.berth").str(), "1");
+    launch(&rig, "jolle", 10).await.expect(409);
+    assert_eq!(finished(), [(1, true), (2, false)]);
+
+    // A dry run stores nothing.
+    let dry_run = format!("{BOATS}?dryRun=All");
+    let body = r#"{"metadata":{"name":"wherry"},"feet":9}"#;
+    rig.post(&dry_run, body).await.expect(201);
+    assert_eq!(finished(), [(2, false)]);
+
+    // Not an update, nor a rejected allocation.
+    rig.patch(&format!("{BOATS}/jolle"), r#"{"feet":11}"#)
+        .await
+        .expect(200);
+    launch(&rig, "dory", 9).await.expect(201);
+    let refused = launch(&rig, "punt", 9).await.expect(403);
+    assert!(refused.message().ends_with("the harbour is full"));
+    assert_eq!(finished(), [(2, true)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_write_allocated_is_given_back_when_the_client_goes_away() {
+    /// Never admits a boat.
+    struct Slow;
+
+    impl AdmissionPlugin for Slow {
+        async fn validate(&self, _: &RequestContext<'_>, _: Option<&Value>) -> Result<(), Error> {
+            std::future::pending().await
+        }
+    }
+
+    let berths = Arc::new(Berths::default());
+    let rig = Rig {
+        server: builder()
+            .write_hook(HarbourMaster(berths.clone()))
+            .admission(Slow)
+            .build()
+            .unwrap(),
+    };
+    let soon = std::time::Duration::from_secs(1);
+    let launched = tokio::time::timeout(soon, launch(&rig, "jolle", 10)).await;
+    assert!(launched.is_err());
+    while berths.finished.lock().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*berths.finished.lock(), [(1, false)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_a_plugin_is_an_internal_error_with_its_sources() {
+    /// Parses what is no number.
+    struct Broken;
+
+    impl AdmissionPlugin for Broken {
+        async fn mutate(&self, _: &RequestContext<'_>, boat: &mut Value) -> Result<(), Error> {
+            let _: u8 = boat["metadata"]["name"].str().parse()?;
+            Ok(())
+        }
+    }
+
+    let rig = Rig {
+        server: builder().admission(Broken).build().unwrap(),
+    };
+    let refused = launch(&rig, "jolle", 9).await.expect(500);
+    let message = "Internal error occurred: invalid digit found in string";
+    assert_eq!(refused.message(), message);
+}
+
+#[tokio::test]
+async fn a_subresource_upgrades_the_connection() {
+    let rig = rig();
+    launch(&rig, "jolle", 10).await.expect(201);
+    rig.get(&format!("{BOATS}/jolle/radio")).await.expect(400);
+    let network = Network::start(&rig.server).await;
+    let open = async |query: &str| {
+        let mut stream = network.connect().await;
+        let path = format!("{BOATS}/jolle/radio?frequency={query}");
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: radio\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let head = read_until(&mut stream, "\r\n\r\n").await;
+        (head, stream)
+    };
+    let (head, mut stream) = open("16").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    assert!(head.to_lowercase().contains("upgrade: radio"), "{head}");
+    stream.write_all(b"mayday.").await.unwrap();
+    assert_eq!(read_until(&mut stream, ".").await, "mayday.");
+    let (head, _) = open("17").await;
+    assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
+    let (head, _) = open("x").await;
+    assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+}
+
+const RAFTS: &str = "
+metadata: {name: rafts.sea.example.com}
+spec:
+  group: sea.example.com
+  names: {plural: rafts, kind: Raft}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: false
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          feet: {type: integer}
+  - name: v2
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          inches: {type: integer, maximum: 1200}
+";
+
+/// Rafts of `v1` have feet, those of `v2` inches.
+struct RaftFeet;
+
+impl Hooks for RaftFeet {
+    fn to_stored(&self, raft: &mut Value) {
+        if let Some(feet) = raft.remove("feet") {
+            raft.set("inches", feet.int() * 12);
+        }
+    }
+
+    fn from_stored(&self, raft: &mut Value) {
+        if let Some(inches) = raft.remove("inches") {
+            raft.set("feet", inches.int() / 12);
+        }
+    }
+
+    fn validate(
+        &self,
+        raft: &Value,
+        _: Option<&Value>,
+        _: &HookContext,
+        violations: &mut Violations,
+    ) {
+        if raft["feet"].int() == 13 {
+            violations.invalid("feet", 13, "brings bad luck");
+        }
+    }
+}
+
+/// The weather of a raft.
+struct Weather;
+
+impl SubresourceHandler for Weather {
+    async fn answer(&self, asked: &RequestContext<'_>, _: Value) -> Result<Value, Error> {
+        Ok(value!({ "text": (format!("{} drifts", asked.name)) }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_of_a_definition_have_hooks_and_subresources() {
+    const RAFT_V1: GroupVersionKind = GroupVersionKind::new(SEA, "v1", "Raft");
+    const RAFT_V2: GroupVersionKind = GroupVersionKind::new(SEA, "v2", "Raft");
+    let rafts = GroupResource::new(SEA, "rafts");
+    let server = builder()
+        .definition(RAFTS)
+        .hooks(RAFT_V1, RaftFeet)
+        .hooks(RAFT_V2, Hub)
+        .subresource(rafts, "weather", Weather)
+        .build()
+        .unwrap();
+    server.check_round_trips(RoundTrip::default()).unwrap();
+    let rig = Rig { server };
+    let path = "/apis/sea.example.com/v1/rafts";
+    let raft = |name: &str, feet: i64| {
+        format!(
+            r#"{{"apiVersion":"sea.example.com/v1","kind":"Raft","metadata":{{"name":"{name}"}},"feet":{feet}}}"#
+        )
+    };
+    let made = rig.post(path, &raft("kon", 10)).await.expect(201).body;
+    assert_eq!(made["feet"].int(), 10);
+    let other = "/apis/sea.example.com/v2/rafts/kon";
+    assert_eq!(rig.get(other).await.expect(200).body["inches"].int(), 120);
+    let refused = rig.post(path, &raft("tiki", 13)).await.expect(422);
+    assert!(refused.message().contains("brings bad luck"));
+
+    let weather = rig.get(&format!("{path}/kon/weather")).await.expect(200);
+    assert_eq!(weather.body["text"].str(), "kon drifts");
+    rig.put(&format!("{path}/kon/weather"), "{}")
+        .await
+        .expect(405);
+    rig.get(&format!("{path}/kon/tide")).await.expect(404);
+
+    // The hooks of the second version delete gracefully.
+    let going = rig.delete(other, "").await.expect(200);
+    let period = going.body.at("metadata.deletionGracePeriodSeconds");
+    assert_eq!(period.int(), 30);
+}
+
+#[test]
+fn every_kind_survives_its_round_trips() {
+    let server = builder().definition(DEFINITION).build().unwrap();
+    server.check_round_trips(RoundTrip::default()).unwrap();
+
+    /// Loses the sails on the way.
+    struct Storm;
+
+    impl Hooks for Storm {
+        fn to_stored(&self, boat: &mut Value) {
+            boat.remove("sails");
+        }
+    }
+    let server = builder().hooks(BOAT, Storm).build().unwrap();
+    let lost = server.check_round_trips(RoundTrip::default()).unwrap_err();
+    let text = lost.to_string();
+    assert!(text.contains("the storage version and back"), "{text}");
+    let calm = RoundTrip {
+        normalize: |_, boat| drop(boat.remove("sails")),
+        ..RoundTrip::default()
+    };
+    server.check_round_trips(calm).unwrap();
+}
+
+/// Boats of another group, in the same place.
+const LAKE: &str = "
+group lake.example.com
+version v1
+kind Boat
+  names boats boat
+  scope Namespaced
+  verbs create delete get list update watch
+  list BoatList
+  stored sea.example.com/hub.Boat
+type Boat
+  1 metadata !meta/v1.ObjectMeta
+  2 inches int32
+  3 sails ![]string list=atomic
+";
+
+#[tokio::test(start_paused = true)]
+async fn kinds_of_two_groups_share_their_objects() {
+    let server = builder().kinds("lake.kinds", LAKE).build().unwrap();
+    let rig = Rig { server };
+    launch(&rig, "jolle", 10).await.expect(201);
+    let path = "/apis/lake.example.com/v1/namespaces/default/boats";
+    let mut boat = rig.get(&format!("{path}/jolle")).await.expect(200).body;
+    assert_eq!(boat["apiVersion"].str(), "lake.example.com/v1");
+    assert_eq!(boat["inches"].int(), 120);
+    boat.set("inches", 24);
+    let text = mizzen_value::json::to_string(&boat);
+    rig.put(&format!("{path}/jolle"), &text).await.expect(200);
+    let boat = rig.get(&format!("{BOATS}/jolle")).await.expect(200).body;
+    assert_eq!(boat["feet"].int(), 2);
+    // A plug-in for one group does not see the other.
+    let other = r#"{"metadata":{"name":"punt"},"inches":9}"#;
+    let punt = rig.post(path, other).await.expect(201).body;
+    assert!(punt.at("metadata.annotations").is_null());
 }

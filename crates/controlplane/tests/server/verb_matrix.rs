@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use expect_test::{Expect, expect};
 use http_body::Body as _;
-use mizzen_apiserver::extend::{RequestContext, Storage, SubresourceHandler};
+use mizzen_apiserver::extend::{Error, RequestContext, Storage, SubresourceHandler};
 use mizzen_apiserver::{Server, User};
 use mizzen_authorization::{Attributes, Authorizer, Decision, DecisionReason};
-use mizzen_object::Status;
+use mizzen_object::GroupResource;
 use mizzen_registry::{BoxFuture, Store};
 use mizzen_value::{Value, json, value};
 
@@ -565,13 +565,9 @@ impl Authorizer for ByName {
 struct Horn(Arc<AtomicUsize>);
 
 impl SubresourceHandler for Horn {
-    fn answer<'a>(
-        &'a self,
-        _: &'a RequestContext,
-        _: Value,
-    ) -> BoxFuture<'a, Result<Value, Status>> {
+    async fn answer(&self, _: &RequestContext<'_>, _: Value) -> Result<Value, Error> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async { Ok(Value::object()) })
+        Ok(Value::object())
     }
 }
 
@@ -590,31 +586,23 @@ impl Harbours {
 }
 
 impl Storage for Harbours {
-    fn list<'a>(&'a self, _: &'a RequestContext) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
-        Box::pin(async { Ok(self.all.lock().clone()) })
+    async fn list(&self, _: &RequestContext<'_>) -> Result<Vec<Value>, Error> {
+        Ok(self.all.lock().clone())
     }
 
-    fn create<'a>(
-        &'a self,
-        _: &'a RequestContext,
-        harbour: Value,
-    ) -> BoxFuture<'a, Result<Value, Status>> {
+    async fn create(&self, _: &RequestContext<'_>, harbour: Value) -> Result<Value, Error> {
         self.change("", Some(&harbour));
-        Box::pin(async { Ok(harbour) })
+        Ok(harbour)
     }
 
-    fn update<'a>(
-        &'a self,
-        asked: &'a RequestContext,
-        harbour: Value,
-    ) -> BoxFuture<'a, Result<Value, Status>> {
+    async fn update(&self, asked: &RequestContext<'_>, harbour: Value) -> Result<Value, Error> {
         self.change(asked.name, Some(&harbour));
-        Box::pin(async { Ok(harbour) })
+        Ok(harbour)
     }
 
-    fn delete<'a>(&'a self, asked: &'a RequestContext) -> BoxFuture<'a, Result<Value, Status>> {
+    async fn delete(&self, asked: &RequestContext<'_>) -> Result<Value, Error> {
         self.change(asked.name, None);
-        Box::pin(async { Ok(asked.old.unwrap().clone()) })
+        Ok(asked.old.unwrap().clone())
     }
 }
 
@@ -622,13 +610,17 @@ fn own(calls: &Arc<AtomicUsize>) -> Rig {
     let server = Server::builder(registry(Store::in_memory(Default::default())))
         .kinds("sea.kinds", KINDS)
         .storage(
-            "harbours.sea.example.com",
+            GroupResource::new("sea.example.com", "harbours"),
             Harbours {
                 all: Mutex::default(),
                 calls: calls.clone(),
             },
         )
-        .subresource("boats.sea.example.com", "horn", Horn(calls.clone()))
+        .subresource(
+            GroupResource::new("sea.example.com", "boats"),
+            "horn",
+            Horn(calls.clone()),
+        )
         .authorizer(Arc::new(ByName));
     Rig {
         server: server.build().unwrap(),

@@ -105,16 +105,32 @@ impl ParamRef {
         kind: &GroupVersionKind,
         attributes: &VersionedAttributes<'_>,
     ) -> Result<Vec<Value>, String> {
-        let resource = attributes
-            .call
-            .server
-            .catalog
-            .of_kind(kind)
-            .ok_or_else(|| unknown(kind))?;
-        let namespace = self.namespace(&resource, attributes)?;
-        let found = match self.name.is_empty() {
-            false => self.named(&resource, namespace, attributes).await?,
-            true => self.selected(&resource, namespace, attributes).await?,
+        let server = attributes.call.server;
+        let found = match (server.catalog.of_kind(kind), &server.extensions.upstream) {
+            (Some(resource), _) => {
+                let is_namespaced = resource.kind().is_namespaced();
+                let namespace = self.namespace(is_namespaced, attributes)?;
+                match self.name.is_empty() {
+                    false => self.named(&resource, namespace, attributes).await?,
+                    true => self.selected(&resource, namespace, attributes).await?,
+                }
+            }
+            (None, Some(upstream)) => {
+                let resource = upstream.find_resource(kind).await?;
+                let resource = resource.ok_or_else(|| unknown(kind))?;
+                let namespace = self.namespace(resource.is_namespaced, attributes)?;
+                match self.name.as_str() {
+                    "" => {
+                        let selected = upstream.select_params(&resource, namespace, &self.selector);
+                        selected.await?
+                    }
+                    name => {
+                        let found = upstream.find_param(&resource, namespace, name).await?;
+                        found.into_iter().collect()
+                    }
+                }
+            }
+            (None, None) => return Err(unknown(kind)),
         };
         match found.is_empty() && self.required {
             true => {
@@ -126,11 +142,11 @@ impl ParamRef {
 
     fn namespace<'a>(
         &'a self,
-        resource: &Resource,
+        is_namespaced: bool,
         attributes: &'a VersionedAttributes,
     ) -> Result<&'a str, String> {
         let asked = attributes.namespace();
-        match (resource.kind().is_namespaced(), self.namespace.as_str()) {
+        match (is_namespaced, self.namespace.as_str()) {
             (true, "") if asked.is_empty() => {
                 Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
                     .into())
@@ -202,9 +218,13 @@ impl PolicySpec {
             .matching
             .find(attributes)
             .map_err(|status| status.message)?;
+        let server = attributes.call.server;
         match &self.param_kind {
+            // The resources of a main server are found when a binding needs them.
             Some(kind)
-                if version.is_some() && attributes.call.server.catalog.of_kind(kind).is_none() =>
+                if version.is_some()
+                    && server.extensions.upstream.is_none()
+                    && server.catalog.of_kind(kind).is_none() =>
             {
                 Err(unknown(kind))
             }

@@ -11,7 +11,6 @@ use mizzen_value::{Str, Value};
 use super::binding::PolicyBinding;
 use super::spec::PolicySpec;
 use crate::admission::webhook::matching::MatchIndex;
-use crate::catalog::Catalog;
 
 /// The validating and mutating policies.
 pub(crate) struct AdmissionPolicies {
@@ -20,8 +19,8 @@ pub(crate) struct AdmissionPolicies {
 }
 
 impl AdmissionPolicies {
-    pub(crate) fn new(catalog: &Catalog) -> AdmissionPolicies {
-        let find = |plural: &str| catalog.get("admissionregistration.k8s.io", "v1", plural);
+    /// `find` finds a resource of `admissionregistration.k8s.io`.
+    pub(crate) fn new(find: impl Fn(&str) -> Option<Resource>) -> AdmissionPolicies {
         let configured = |policies: &str, bindings: &str| PolicyCache {
             resources: find(policies).zip(find(bindings)),
             kept: RwLock::default(),

@@ -57,7 +57,10 @@ impl PolicyRounds {
         second: bool,
     ) -> Result<bool, Status> {
         let server = attributes.call.server;
-        let in_force = server.policies.mutating.in_force(&server.registry)?;
+        let in_force = server
+            .policies
+            .mutating
+            .in_force(server.cluster_registry())?;
         let found = in_force.about(&attributes.call.resource.kind().plural);
         if found.is_empty() || is_exempt(attributes) {
             return Ok(false);

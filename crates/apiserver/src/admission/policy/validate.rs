@@ -27,7 +27,10 @@ const MAX_ANNOTATION: usize = 10 * 1024;
 /// Evaluates the policies that match a write. All of them run, because they may warn; the client gets the first denial.
 pub(crate) async fn validate(attributes: &VersionedAttributes<'_>) -> Result<(), Status> {
     let server = attributes.call.server;
-    let in_force = server.policies.validating.in_force(&server.registry)?;
+    let in_force = server
+        .policies
+        .validating
+        .in_force(server.cluster_registry())?;
     let found = in_force.about(&attributes.call.resource.kind().plural);
     if found.is_empty() || is_exempt(attributes) {
         return Ok(());
@@ -277,15 +280,9 @@ pub(super) fn namespace(attributes: &VersionedAttributes) -> Result<Value, Statu
     if name.is_empty() || attributes.is_namespace() {
         return Ok(Value::Null);
     }
-    let server = attributes.call.server;
-    let namespaces = server
-        .catalog
-        .get("", "v1", "namespaces")
-        .ok_or_else(Status::no_such_resource)?;
-    let mut namespace = server
-        .registry
-        .get(&namespaces, &Key::new("", name), "")?
-        .value();
+    let (registry, namespaces) = attributes.call.server.namespaces()?;
+    let namespace = registry.get(&namespaces, &Key::new("", name), "")?;
+    let mut namespace = namespace.value();
     for field in ["kind", "apiVersion"] {
         namespace.remove(field);
     }

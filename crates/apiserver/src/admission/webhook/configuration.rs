@@ -11,7 +11,6 @@ use mizzen_value::{Str, Value};
 use super::failing_open::FailingOpen;
 use super::matching::{MatchIndex, Matching};
 use crate::admission::policy::MatchConditions;
-use crate::catalog::Catalog;
 
 /// The webhooks that are configured.
 pub(crate) struct Webhooks {
@@ -22,14 +21,15 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    pub(crate) fn new(catalog: &Catalog) -> Webhooks {
-        let find = |plural: &str| WebhookCache {
-            resource: catalog.get("admissionregistration.k8s.io", "v1", plural),
+    /// `find` finds a resource of `admissionregistration.k8s.io`.
+    pub(crate) fn new(find: impl Fn(&str) -> Option<Resource>) -> Webhooks {
+        let configured = |plural: &str| WebhookCache {
+            resource: find(plural),
             kept: RwLock::default(),
         };
         Webhooks {
-            mutating: find("mutatingwebhookconfigurations"),
-            validating: find("validatingwebhookconfigurations"),
+            mutating: configured("mutatingwebhookconfigurations"),
+            validating: configured("validatingwebhookconfigurations"),
             failing_open: FailingOpen::default(),
         }
     }

@@ -146,13 +146,9 @@ impl Matching {
             // The written namespace counts, not the stored one.
             Some(namespace) => namespace.clone(),
             None => {
-                let server = attributes.call.server;
-                let namespaces = server
-                    .catalog
-                    .get("", "v1", "namespaces")
-                    .ok_or_else(Status::no_such_resource)?;
+                let (registry, namespaces) = attributes.call.server.namespaces()?;
                 let key = Key::new("", attributes.namespace());
-                server.registry.get(&namespaces, &key, "")?.value()
+                registry.get(&namespaces, &key, "")?.value()
             }
         };
         let labels = &namespace["metadata"]["labels"];

@@ -42,7 +42,7 @@ impl WebhookRounds {
         second: bool,
     ) -> Result<bool, Status> {
         let server = attributes.call.server;
-        let hooks = server.webhooks.mutating.hooks(&server.registry)?;
+        let hooks = server.webhooks.mutating.hooks(server.cluster_registry())?;
         let candidates = candidates(&hooks, attributes);
         if candidates.is_empty() {
             return Ok(false);

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_apiserver::ClientIdentity;
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
-use mizzen_apiserver::delegate::Upstream;
+use mizzen_apiserver::delegate::{Serving, Upstream};
 use mizzen_registry::{Registry, Store};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::net::TcpListener;
@@ -36,12 +36,10 @@ impl Restaurant {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
         let upstream = Upstream::load(&kubectl.home.kubeconfig(), &registry).unwrap();
-        let server = pizza::server(registry, &upstream).unwrap();
+        let server = pizza::server(registry).upstream(&upstream);
         Restaurant::start(|listener, identity, stopped| async move {
-            upstream
-                .serve(server, listener, &identity, stopped)
-                .await
-                .unwrap();
+            let serving = Serving { listener, identity };
+            server.run(serving, stopped).await.unwrap();
         })
         .await
     }
@@ -110,9 +108,14 @@ impl Kubectl {
     async fn register(&self, restaurant: &Restaurant) {
         self.apply_manifest("apiservice.yaml", restaurant, |text| text)
             .await;
-        for version in ["v1alpha1", "v1beta1"] {
+        let versions = [
+            ("v1alpha1", GROUP),
+            ("v1beta1", GROUP),
+            ("v1", pizza::KITCHEN),
+        ];
+        for (version, group) in versions {
             self.run(&format!(
-                "wait --for=condition=Available --timeout=60s apiservice/{version}.{GROUP}"
+                "wait --for=condition=Available --timeout=60s apiservice/{version}.{group}"
             ))
             .await;
         }
@@ -341,6 +344,47 @@ async fn an_aggregated_server_delegates_authorization() {
         refused.contains("Unauthorized") || refused.contains("must be logged in"),
         "{refused}"
     );
+    restaurant.close().await;
+}
+
+#[tokio::test]
+async fn an_aggregated_server_honours_namespaces_and_grace_periods_and_shares_toppings() {
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
+    let restaurant = Restaurant::open(&kubectl).await;
+    kubectl.register(&restaurant).await;
+    let margherita = manifest("margherita.yaml");
+    let refused = kubectl
+        .refused(&format!("create -n nowhere -f {margherita}"))
+        .await;
+    assert!(
+        refused.contains("namespaces \"nowhere\" not found"),
+        "{refused}"
+    );
+
+    let kitchen = format!("toppings.{}", pizza::KITCHEN);
+    let cents = "{.spec.cents}";
+    assert_eq!(
+        kubectl.says(&format!("{kitchen} mozzarella"), cents).await,
+        "125"
+    );
+    let patch = r#"{"spec":{"cents":150}}"#;
+    kubectl
+        .run(&format!(
+            "patch {kitchen} mozzarella --type=merge -p {patch}"
+        ))
+        .await;
+    let topping = format!("toppings.{GROUP} mozzarella");
+    assert_eq!(kubectl.says(&topping, "{.spec.cost}").await, "1.5");
+
+    kubectl.run(&format!("create -f {margherita}")).await;
+    kubectl
+        .run("delete pizza margherita --grace-period=600 --wait=false")
+        .await;
+    let period = "{.metadata.deletionGracePeriodSeconds}";
+    assert_eq!(kubectl.says("pizza margherita", period).await, "600");
+    kubectl.run("delete pizza margherita --now").await;
     restaurant.close().await;
 }
 
