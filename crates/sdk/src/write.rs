@@ -102,7 +102,8 @@ where
     WriteTarget::Whole.update(api, name, change).await
 }
 
-/// The same for an object's status.
+/// The same for an object's status. It needs the verbs `get` of the resource and `update` of its
+/// subresource `status`.
 pub async fn update_status<K>(
     api: &Api<K>,
     name: &str,
@@ -132,10 +133,8 @@ impl WriteTarget {
     {
         let mut retries = RetryState::default();
         loop {
-            let current = match self {
-                WriteTarget::Whole => api.get(name).await?,
-                WriteTarget::Status => api.get_status(name).await?,
-            };
+            // Not `get_status`: it returns the same object, and needs a permission that roles seldom grant.
+            let current = api.get(name).await?;
             let mut new = current.clone();
             change(&mut new);
             if new == current {
