@@ -66,6 +66,23 @@ async fn a_command_runs_when_its_time_has_come() {
 }
 
 #[tokio::test]
+async fn the_role_of_the_manifests_suffices() {
+    let cluster = Cluster::start().await;
+    let definition = serde_json::to_string(&At::crd()).unwrap();
+    cluster.apply(&definition).await;
+    cluster.apply(include_str!("../manifests/role.yaml")).await;
+    let client = cluster.client_as("system:serviceaccount:default:at", &[]);
+    cluster.run("at", move |_| {
+        let context = Context::new(client.clone()).named("at");
+        at::controller(&context).run(std::future::pending())
+    });
+    cluster.apply(include_str!("../manifests/at.yaml")).await;
+    cluster.advance(Duration::from_secs(60)).await;
+    assert_eq!(phase(&cluster, "example-at").await, Some(Phase::Done));
+    assert_events!(cluster, "example-at", ["Started"]);
+}
+
+#[tokio::test]
 async fn a_wrong_time_is_reported_and_not_retried() {
     let cluster = Cluster::start().await;
     start(&cluster).await;

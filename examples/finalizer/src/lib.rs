@@ -26,7 +26,9 @@ pub const FINALIZER: &str = "example.com/bucket";
     kind = "Bucket",
     namespaced,
     status = "BucketStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Region","type":"string","jsonPath":".spec.region"}"#,
+    printcolumn = r#"{"name":"Id","type":"string","jsonPath":".status.id"}"#
 )]
 pub struct BucketSpec {
     /// The region.

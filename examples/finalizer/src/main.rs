@@ -12,7 +12,8 @@ use mizzen_sdk::kubeconfig;
 /// Example: finalizer --kubeconfig kubeconfig
 #[derive(Parser)]
 struct Arguments {
-    /// How to reach the API server; in a cluster the service account of the pod.
+    /// How to reach the API server; by default `$KUBECONFIG` or `~/.kube/config`, and in a cluster the
+    /// service account of the pod.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Print the CustomResourceDefinition and exit.
@@ -26,6 +27,9 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     if arguments.crd {
         println!(
             "{}",
@@ -35,9 +39,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let config = match &arguments.kubeconfig {
         Some(file) => kubeconfig::load(file, None, "finalizer").await?,
-        None => Config::incluster()?,
+        None => Config::infer().await?,
     };
     let context = Context::new(Client::try_from(config)?).named("finalizer");
+    println!("finalizer follows Buckets, until Ctrl-C");
     let stop = async { drop(tokio::signal::ctrl_c().await) };
     Ok(
         finalizer::controller(&context, finalizer::Directory::new(arguments.storage))

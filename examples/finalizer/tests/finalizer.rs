@@ -90,6 +90,34 @@ async fn a_bucket_is_created_and_removed_with_its_object() {
 }
 
 #[tokio::test]
+async fn the_role_of_the_manifests_suffices() {
+    let (cluster, storage) = (Cluster::start().await, Memory::default());
+    let definition = serde_json::to_string(&Bucket::crd()).unwrap();
+    cluster.apply(&definition).await;
+    cluster.apply(include_str!("../manifests/role.yaml")).await;
+    let client = cluster.client_as("system:serviceaccount:default:finalizer", &[]);
+    let buckets = storage.clone();
+    cluster.run("bucket", move |_| {
+        let context = Context::new(client.clone()).named("bucket");
+        finalizer::controller(&context, buckets.clone()).run(std::future::pending())
+    });
+    cluster
+        .apply(include_str!("../manifests/bucket.yaml"))
+        .await;
+    cluster.settle().await;
+    let bucket: Bucket = cluster.get("photos").await;
+    assert!(bucket.status.is_some());
+
+    storage.0.lock().is_down = true;
+    delete(&cluster).await;
+    cluster.advance(Duration::from_secs(60)).await;
+    assert_events!(cluster, "photos", ["BucketFailed"]);
+    storage.0.lock().is_down = false;
+    cluster.advance(Duration::from_secs(600)).await;
+    assert!(cluster.find::<Bucket>("photos").await.is_none());
+}
+
+#[tokio::test]
 async fn the_object_stays_until_the_storage_is_back() {
     let (cluster, storage) = (Cluster::start().await, Memory::default());
     start(&cluster, &storage).await;

@@ -29,6 +29,8 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "FooStatus",
     derive = "PartialEq",
+    printcolumn = r#"{"name":"Deployment","type":"string","jsonPath":".spec.deploymentName"}"#,
+    printcolumn = r#"{"name":"Available","type":"integer","jsonPath":".status.availableReplicas"}"#,
     // Groups of k8s.io are protected: a definition says that it has no approval.
     annotation("api-approved.kubernetes.io", "unapproved, experimental-only")
 )]

@@ -12,7 +12,8 @@ use mizzen_sdk::kubeconfig;
 /// Example: foo --kubeconfig kubeconfig
 #[derive(Parser)]
 struct Arguments {
-    /// How to reach the API server; in a cluster the service account of the pod.
+    /// How to reach the API server; by default `$KUBECONFIG` or `~/.kube/config`, and in a cluster the
+    /// service account of the pod.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Print the CustomResourceDefinition and exit.
@@ -23,15 +24,19 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     if arguments.crd {
         println!("{}", serde_json::to_string_pretty(&foo::Foo::crd())?);
         return Ok(());
     }
     let config = match &arguments.kubeconfig {
         Some(file) => kubeconfig::load(file, None, "foo").await?,
-        None => Config::incluster()?,
+        None => Config::infer().await?,
     };
     let context = Context::new(Client::try_from(config)?).named("foo");
+    println!("foo follows Foos, until Ctrl-C");
     let stop = async { drop(tokio::signal::ctrl_c().await) };
     Ok(foo::controller(&context).run(stop).await?)
 }

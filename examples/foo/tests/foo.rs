@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use foo::Foo;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{Client, CustomResourceExt as _};
 use mizzen_sdk::controller::Context;
 use mizzen_testing::{Cluster, Explore, assert_status};
@@ -18,6 +18,12 @@ async fn start(cluster: &Cluster) {
         let controller = foo::controller(&Context::new(client).named("foo"));
         controller.run(std::future::pending())
     });
+}
+
+/// Whether an event has this reason.
+fn has_event(events: &[Event], reason: &str) -> bool {
+    let mut reasons = events.iter().filter_map(|event| event.reason.as_deref());
+    reasons.any(|other| other == reason)
 }
 
 const FOO: &str = include_str!("../manifests/foo.yaml");
@@ -39,6 +45,28 @@ async fn a_foo_gets_its_deployment_and_counts_its_replicas() {
 }
 
 #[tokio::test]
+async fn the_role_of_the_manifests_suffices() {
+    let cluster = Cluster::start().await;
+    let definition = serde_json::to_string(&Foo::crd()).unwrap();
+    cluster.apply(&definition).await;
+    cluster.apply(include_str!("../manifests/role.yaml")).await;
+    let client = cluster.client_as("system:serviceaccount:default:foo", &[]);
+    cluster.run("foo", move |_| {
+        let context = Context::new(client.clone()).named("foo");
+        foo::controller(&context).run(std::future::pending())
+    });
+    cluster.apply(FOO).await;
+    cluster.advance(Duration::from_secs(10)).await;
+    cluster
+        .apply(&FOO.replace("replicas: 1", "replicas: 2"))
+        .await;
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_status!(cluster, Foo, "example-foo", {"availableReplicas": 2});
+    let events: Vec<Event> = cluster.list().await;
+    assert!(has_event(&events, "Synced"), "{events:?}");
+}
+
+#[tokio::test]
 async fn a_deployment_of_another_owner_is_left_alone() {
     let cluster = Cluster::start().await;
     start(&cluster).await;
@@ -53,11 +81,8 @@ async fn a_deployment_of_another_owner_is_left_alone() {
     cluster.advance(Duration::from_secs(10)).await;
     let deployment: Deployment = cluster.get("example-foo").await;
     assert_eq!(deployment.spec.unwrap().replicas, Some(0));
-    let events: Vec<k8s_openapi::api::core::v1::Event> = cluster.list().await;
-    let rejected = events
-        .iter()
-        .any(|event| event.reason.as_deref() == Some("ErrResourceExists"));
-    assert!(rejected, "{events:?}");
+    let events: Vec<Event> = cluster.list().await;
+    assert!(has_event(&events, "ErrResourceExists"), "{events:?}");
 }
 
 #[tokio::test]

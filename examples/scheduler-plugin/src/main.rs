@@ -14,9 +14,10 @@ use mizzen_sdk::kubeconfig;
 /// Example: tier-scheduler --kubeconfig kubeconfig --config manifests/configuration.yaml
 #[derive(Parser)]
 struct Arguments {
-    /// How to reach the API server.
+    /// How to reach the API server; by default `$KUBECONFIG` or `~/.kube/config`, and in a cluster the
+    /// service account of the pod.
     #[arg(long)]
-    kubeconfig: PathBuf,
+    kubeconfig: Option<PathBuf>,
     /// A KubeSchedulerConfiguration.
     #[arg(long)]
     config: PathBuf,
@@ -25,7 +26,13 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let arguments = Arguments::parse();
-    let config = kubeconfig::load(&arguments.kubeconfig, None, "tier-scheduler").await?;
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    let config = match &arguments.kubeconfig {
+        Some(file) => kubeconfig::load(file, None, "tier-scheduler").await?,
+        None => kube::Config::infer().await?,
+    };
     let mut options = Options::new(kube::Client::try_from(config)?);
     options.configuration = Arc::new(scheduler_plugin::configuration(&fs::read(
         &arguments.config,

@@ -8,10 +8,10 @@ use tokio::net::TcpListener;
 
 /// Serve the webhooks of backups.
 ///
-/// Example: backup-webhook --url https://127.0.0.1:9443
+/// Example: backup-webhook --local
 #[derive(Parser)]
 struct Arguments {
-    /// The port to listen on.
+    /// The port to listen on; 0 picks a free one.
     #[arg(long, default_value_t = 9443)]
     port: u16,
     /// The namespace of the Service and of the Secret with the certificates.
@@ -20,9 +20,9 @@ struct Arguments {
     /// The Service in front of the webhooks.
     #[arg(long, default_value = "backup-webhook")]
     service: String,
-    /// The URL at which the API server reaches the webhooks, outside of a cluster.
+    /// Listen on the loopback interface, and register its URL instead of the Service: for an API server on the same machine.
     #[arg(long)]
-    url: Option<String>,
+    local: bool,
 }
 
 #[tokio::main]
@@ -31,15 +31,20 @@ async fn main() -> Result<(), Error> {
         port,
         namespace,
         service,
-        url,
+        local,
     } = Arguments::parse();
-    let (endpoint, host) = match url {
-        Some(url) => (Endpoint::Url(url), "127.0.0.1"),
-        None => (Endpoint::service(&namespace, service), "0.0.0.0"),
-    };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    let host = if local { "127.0.0.1" } else { "0.0.0.0" };
     let listener = TcpListener::bind((host, port)).await?;
-    println!("listening on {}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    let endpoint = match local {
+        true => Endpoint::Url(format!("https://{address}")),
+        false => Endpoint::service(&namespace, service),
+    };
     let webhooks = register(Client::try_default().await?, &namespace, endpoint).await?;
+    println!("webhooks are registered and served at {address}, until Ctrl-C");
     let stop = async { drop(tokio::signal::ctrl_c().await) };
     webhooks.serve(listener, stop).await;
     Ok(())
