@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use kube::{Client, Config, CustomResourceExt as _};
-use mizzen_sdk::controller::Context;
 use mizzen_sdk::kubeconfig;
+use mizzen_sdk::manager::Manager;
 
-/// Runs commands at their times.
+/// Run commands at their times.
 ///
 /// Example: at --kubeconfig kubeconfig
 #[derive(Parser)]
@@ -35,8 +35,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(file) => kubeconfig::load(file, None, "at").await?,
         None => Config::infer().await?,
     };
-    let context = Context::new(Client::try_from(config)?).named("at");
-    println!("at follows Ats, until Ctrl-C");
-    let stop = async { drop(tokio::signal::ctrl_c().await) };
-    Ok(at::controller(&context).run(stop).await?)
+    let mut manager = Manager::new(Client::try_from(config)?);
+    let context = manager.cluster().context("at");
+    manager.add_controller(at::controller(&context));
+    println!("at follows Ats");
+    Ok(manager.run_until_signal().await?)
 }

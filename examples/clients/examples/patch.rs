@@ -43,7 +43,7 @@ pub(crate) async fn run(client: Client, out: &mut impl Write) -> Result<(), Erro
     )?);
     let patched = deployments.patch("patch", &options, &json).await?;
     let seconds = patched.spec.and_then(|spec| spec.min_ready_seconds);
-    writeln!(out, "JSON patch: minReadySeconds {:?}", seconds)?;
+    writeln!(out, "JSON patch: minReadySeconds {seconds:?}")?;
 
     // A merge patch replaces lists, a strategic merge patch merges them by their keys.
     let side = json!({"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "busybox"}]}}}});

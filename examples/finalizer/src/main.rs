@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use kube::{Client, Config, CustomResourceExt as _};
-use mizzen_sdk::controller::Context;
 use mizzen_sdk::kubeconfig;
+use mizzen_sdk::manager::Manager;
 
-/// Keeps a bucket for each Bucket.
+/// Keep a bucket for each Bucket.
 ///
 /// Example: finalizer --kubeconfig kubeconfig
 #[derive(Parser)]
@@ -41,12 +41,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(file) => kubeconfig::load(file, None, "finalizer").await?,
         None => Config::infer().await?,
     };
-    let context = Context::new(Client::try_from(config)?).named("finalizer");
-    println!("finalizer follows Buckets, until Ctrl-C");
-    let stop = async { drop(tokio::signal::ctrl_c().await) };
-    Ok(
-        finalizer::controller(&context, finalizer::Directory::new(arguments.storage))
-            .run(stop)
-            .await?,
-    )
+    let mut manager = Manager::new(Client::try_from(config)?);
+    let context = manager.cluster().context("finalizer");
+    let storage = finalizer::Directory::new(arguments.storage);
+    manager.add_controller(finalizer::controller(&context, storage));
+    println!("finalizer follows Buckets");
+    Ok(manager.run_until_signal().await?)
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use kube::{Client, Config, CustomResourceExt as _};
-use mizzen_sdk::controller::Context;
 use mizzen_sdk::kubeconfig;
+use mizzen_sdk::manager::Manager;
 
-/// Keeps a Deployment for each Foo.
+/// Keep a Deployment for each Foo.
 ///
 /// Example: foo --kubeconfig kubeconfig
 #[derive(Parser)]
@@ -35,8 +35,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(file) => kubeconfig::load(file, None, "foo").await?,
         None => Config::infer().await?,
     };
-    let context = Context::new(Client::try_from(config)?).named("foo");
-    println!("foo follows Foos, until Ctrl-C");
-    let stop = async { drop(tokio::signal::ctrl_c().await) };
-    Ok(foo::controller(&context).run(stop).await?)
+    let mut manager = Manager::new(Client::try_from(config)?);
+    let context = manager.cluster().context("foo");
+    manager.add_controller(foo::controller(&context));
+    println!("foo follows Foos");
+    Ok(manager.run_until_signal().await?)
 }

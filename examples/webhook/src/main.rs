@@ -5,6 +5,7 @@ use clap::Parser;
 use kube::Client;
 use mizzen_sdk::webhook::Endpoint;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Serve the webhooks of backups.
 ///
@@ -44,8 +45,15 @@ async fn main() -> Result<(), Error> {
         false => Endpoint::service(&namespace, service),
     };
     let webhooks = register(Client::try_default().await?, &namespace, endpoint).await?;
-    println!("webhooks are registered and served at {address}, until Ctrl-C");
-    let stop = async { drop(tokio::signal::ctrl_c().await) };
+    println!("webhooks are registered and served at {address}");
+    // Kubernetes stops a pod with SIGTERM.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
     webhooks.serve(listener, stop).await;
     Ok(())
 }
