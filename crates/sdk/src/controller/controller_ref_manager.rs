@@ -4,8 +4,13 @@
 //!
 //! Invariant: an owner that is being deleted adopts nothing. The cache may be stale, so the owner
 //! is read from the server before the first adoption.
+//!
+//! Built-in kinds get a strategic merge patch, which merges owner references by uid. Custom kinds
+//! have none (the server answers 415): their metadata is read and written back with a merge patch
+//! that has the resourceVersion as its precondition.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mizzen_value::{Value, value};
 use serde::de::DeserializeOwned;
@@ -17,9 +22,12 @@ use crate::dynamic::{DynamicClient, PatchType};
 use crate::informer::Informer;
 use crate::object::Object;
 use crate::resource::ResourceType;
-use crate::write::{is_invalid, is_not_found};
+use crate::write::{is_conflict, is_invalid, is_not_found, is_unsupported_media_type};
 
-/// Claims objects of a kind for an owner.
+/// How often a merge patch that conflicts is tried again.
+const TRIES: usize = 5;
+
+/// Claims objects of a kind, built-in or custom, for an owner.
 ///
 /// ```
 /// # use mizzen_apiserver::User;
@@ -57,6 +65,8 @@ pub struct ControllerRefManager<'a, O> {
     owner_kind: &'a ResourceType,
     kind: &'a ResourceType,
     finalizers: &'a [&'a str],
+    /// Whether the server has refused a strategic merge patch of the kind.
+    merges_only: AtomicBool,
 }
 
 /// What to do with an object.
@@ -81,6 +91,7 @@ impl<'a, O: Accessor> ControllerRefManager<'a, O> {
             owner_kind,
             kind,
             finalizers: &[],
+            merges_only: AtomicBool::new(false),
         }
     }
 
@@ -172,10 +183,11 @@ impl<'a, O: Accessor> ControllerRefManager<'a, O> {
         if !self.finalizers.is_empty() {
             metadata.set("finalizers", to_values(self.finalizers));
         }
-        match self.patch(object, metadata).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_not_found(&error) => Ok(false),
-            Err(error) => Err(error.into()),
+        match self.patch_strategically(object, metadata).await {
+            Some(Ok(_)) => Ok(true),
+            Some(Err(error)) if is_not_found(&error) => Ok(false),
+            Some(Err(error)) => Err(error.into()),
+            None => self.merge(object, ClaimAction::Adopt).await,
         }
     }
 
@@ -190,9 +202,69 @@ impl<'a, O: Accessor> ControllerRefManager<'a, O> {
                 to_values(self.finalizers),
             );
         }
-        match self.patch(object, metadata).await {
-            Err(error) if !is_not_found(&error) && !is_invalid(&error) => Err(error.into()),
-            _ => Ok(()),
+        match self.patch_strategically(object, metadata).await {
+            Some(Err(error)) if !is_not_found(&error) && !is_invalid(&error) => Err(error.into()),
+            Some(_) => Ok(()),
+            None => self.merge(object, ClaimAction::Release).await.map(drop),
+        }
+    }
+
+    /// `None` if the kind has no strategic merge patch.
+    async fn patch_strategically(
+        &self,
+        object: &impl Accessor,
+        metadata: Value,
+    ) -> Option<Result<Object, kube::Error>> {
+        if self.merges_only.load(Ordering::Relaxed) {
+            return None;
+        }
+        let outcome = self.patch(object, PatchType::Strategic, metadata).await;
+        if matches!(&outcome, Err(error) if is_unsupported_media_type(error)) {
+            self.merges_only.store(true, Ordering::Relaxed);
+            return None;
+        }
+        Some(outcome)
+    }
+
+    /// Adopts or releases an object of a kind without strategic merge patch. A merge patch replaces
+    /// lists, so they are those of the server. Returns whether the owner controls the object then.
+    async fn merge(&self, object: &impl Accessor, action: ClaimAction) -> Result<bool, Error> {
+        let (api, owner_uid) = (self.api.metadata_only(), self.owner.uid());
+        let mut tries = 0;
+        loop {
+            let current = api.find(self.kind, &object.key()).await?;
+            let Some(current) = current.filter(|current| current.uid() == object.uid()) else {
+                return Ok(false);
+            };
+            // Another client may have changed the owners since.
+            let matches = action == ClaimAction::Adopt;
+            match claim_action(self.owner, &current, matches) {
+                current_action if current_action == action => {}
+                current_action => return Ok(current_action == ClaimAction::Keep),
+            }
+            let others = current.owners().iter();
+            let others = others.filter(|owner| owner["uid"].str() != owner_uid);
+            let finalizers = current["metadata"]["finalizers"].list().iter();
+            let finalizers = finalizers.filter(|known| !self.finalizers.contains(&known.str()));
+            let mut owners: Vec<Value> = others.cloned().collect();
+            let mut finalizers: Vec<Value> = finalizers.cloned().collect();
+            if action == ClaimAction::Adopt {
+                owners.push(self.controller_reference());
+                finalizers.extend(to_values(self.finalizers));
+            }
+            let metadata = value!({
+                "uid": (current.uid()),
+                "resourceVersion": (current.version()),
+                "ownerReferences": owners,
+                "finalizers": finalizers,
+            });
+            tries += 1;
+            match self.patch(object, PatchType::Merge, metadata).await {
+                Ok(_) => return Ok(action == ClaimAction::Adopt),
+                Err(error) if is_not_found(&error) => return Ok(false),
+                Err(error) if is_conflict(&error) && tries < TRIES => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
@@ -207,10 +279,15 @@ impl<'a, O: Accessor> ControllerRefManager<'a, O> {
         })
     }
 
-    async fn patch(&self, object: &impl Accessor, metadata: Value) -> Result<Object, kube::Error> {
+    async fn patch(
+        &self,
+        object: &impl Accessor,
+        how: PatchType<'_>,
+        metadata: Value,
+    ) -> Result<Object, kube::Error> {
         let change = value!({"metadata": metadata});
         self.api
-            .patch(self.kind, &object.key(), "", PatchType::Strategic, &change)
+            .patch(self.kind, &object.key(), "", how, &change)
             .await
     }
 }

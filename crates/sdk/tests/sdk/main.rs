@@ -1,5 +1,6 @@
 //! Tests of the controller runtime, per part and together.
 
+mod adoption;
 mod controller;
 mod convert;
 mod election;
