@@ -14,13 +14,19 @@ use crate::registry::Collector;
 
 /// The metric families of a scrape, by name.
 #[derive(Debug, Default)]
-pub struct Families(BTreeMap<Cow<'static, str>, MetricFamily>);
+pub struct Families {
+    by_name: BTreeMap<Cow<'static, str>, MetricFamily>,
+    /// The label of all series that are added now.
+    common: Option<(&'static str, String)>,
+}
 
 /// All series of one name.
 #[derive(Debug)]
 pub struct MetricFamily {
     kind: &'static str,
     help: Cow<'static, str>,
+    /// The label of all series that are added now.
+    common: Option<(&'static str, String)>,
     /// By the text of their labels, which are in the order of their names.
     series: BTreeMap<String, MetricSeries>,
 }
@@ -75,11 +81,43 @@ impl Families {
         help: Cow<'static, str>,
         kind: &'static str,
     ) -> &mut MetricFamily {
-        self.0.entry(name).or_insert_with(|| MetricFamily {
+        let family = self.by_name.entry(name).or_insert_with(|| MetricFamily {
             kind,
             help,
+            common: None,
             series: BTreeMap::new(),
-        })
+        });
+        family.common.clone_from(&self.common);
+        family
+    }
+
+    /// Adds the series of a component with a label besides its own, for example the cluster that it
+    /// works with. An empty value is no label.
+    ///
+    /// ```
+    /// use mizzen_metrics::{Collector, Families};
+    ///
+    /// struct Cache;
+    ///
+    /// impl Collector for Cache {
+    ///     fn collect(&self, families: &mut Families) {
+    ///         families.gauge("objects", "Objects in the cache.").add(&[], 7_u64);
+    ///     }
+    /// }
+    ///
+    /// let mut families = Families::default();
+    /// families.collect_labelled(("cluster", "remote"), &Cache);
+    /// assert!(families.to_string().contains(r#"objects{cluster="remote"} 7"#));
+    /// ```
+    pub fn collect_labelled(
+        &mut self,
+        (name, value): (&'static str, &str),
+        collector: &dyn Collector,
+    ) {
+        let common = (!value.is_empty()).then(|| (name, value.to_owned()));
+        let outer = std::mem::replace(&mut self.common, common);
+        collector.collect(self);
+        self.common = outer;
     }
 
     /// The series of these components.
@@ -94,7 +132,7 @@ impl Families {
     /// The names of all families that have series.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let filled = self
-            .0
+            .by_name
             .iter()
             .filter(|(_, family)| !family.series.is_empty());
         filled.map(|(name, _)| &**name)
@@ -105,9 +143,10 @@ impl MetricFamily {
     /// Adds the series with these labels, or to it.
     pub fn add(&mut self, labels: &[(&str, &str)], value: impl Number) {
         let value = value.to_f64();
+        let labels = self.text_of(labels);
         match self
             .series
-            .entry(text_of(labels))
+            .entry(labels)
             .or_insert(MetricSeries::Value(0.0))
         {
             MetricSeries::Value(sum) => *sum += value,
@@ -117,52 +156,54 @@ impl MetricFamily {
 
     /// Adds the series of a histogram with these labels, or to it.
     pub fn add_histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
-        match self.series.get_mut(&*text_of(labels)) {
+        let labels = self.text_of(labels);
+        match self.series.get_mut(&labels) {
             Some(MetricSeries::Histogram(known)) => known.merge(histogram),
             _ => {
                 let series = MetricSeries::Histogram(histogram.clone());
-                self.series.insert(text_of(labels), series);
+                self.series.insert(labels, series);
             }
         }
     }
 
     /// Adds the series of a summary with these labels, or to it.
     pub fn add_summary(&mut self, labels: &[(&str, &str)], summary: Summary) {
-        match self.series.get_mut(&*text_of(labels)) {
+        let labels = self.text_of(labels);
+        match self.series.get_mut(&labels) {
             Some(MetricSeries::Summary(known)) => {
                 known.count += summary.count;
                 known.sum += summary.sum;
             }
             _ => {
-                self.series
-                    .insert(text_of(labels), MetricSeries::Summary(summary));
+                self.series.insert(labels, MetricSeries::Summary(summary));
             }
         }
     }
-}
 
-/// Labels in the order of their names, without the braces.
-fn text_of(labels: &[(&str, &str)]) -> String {
-    let mut labels: Vec<_> = labels.to_vec();
-    labels.sort_unstable();
-    let mut text = String::new();
-    for (name, value) in labels {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        text.push_str(name);
-        text.push_str("=\"");
-        for letter in value.chars() {
-            match letter {
-                '\\' => text.push_str(r"\\"),
-                '"' => text.push_str(r#"\""#),
-                '\n' => text.push_str(r"\n"),
-                other => text.push(other),
+    /// Labels in the order of their names, without the braces.
+    fn text_of(&self, labels: &[(&str, &str)]) -> String {
+        let common = self.common.iter().map(|(name, value)| (*name, &**value));
+        let mut labels: Vec<_> = labels.iter().copied().chain(common).collect();
+        labels.sort_unstable();
+        let mut text = String::new();
+        for (name, value) in labels {
+            if !text.is_empty() {
+                text.push(',');
             }
+            text.push_str(name);
+            text.push_str("=\"");
+            for letter in value.chars() {
+                match letter {
+                    '\\' => text.push_str(r"\\"),
+                    '"' => text.push_str(r#"\""#),
+                    '\n' => text.push_str(r"\n"),
+                    other => text.push(other),
+                }
+            }
+            text.push('"');
         }
-        text.push('"');
+        text
     }
-    text
 }
 
 /// The text format, version 0.0.4.
@@ -170,7 +211,7 @@ impl fmt::Display for Families {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = String::new();
         for (name, family) in self
-            .0
+            .by_name
             .iter()
             .filter(|(_, family)| !family.series.is_empty())
         {

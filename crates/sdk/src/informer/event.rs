@@ -4,6 +4,23 @@ use crate::cache::Entry;
 use crate::key::Key;
 
 /// A change of an object.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::informer::Event;
+///
+/// fn describe(event: &Event<Pod>) -> String {
+///     match event {
+///         Event::Added { object, initial: true } => format!("{} exists", object.key()),
+///         Event::Added { object, .. } => format!("{} was created", object.key()),
+///         Event::Updated { old, new } => format!("{}: {} to {}", new.key(), old.version(), new.version()),
+///         Event::Deleted { last, .. } => format!("{} was deleted", last.key()),
+///     }
+/// }
+/// # let object = mizzen_sdk::cache::Entry::new(*br#"{"metadata":{"name":"web"}}"#)?;
+/// # assert_eq!(describe(&Event::Added { object, initial: true }), "web exists");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum Event<K> {
     /// It was added.

@@ -17,10 +17,47 @@ use crate::resource::ResourceType;
 use crate::watch::ListWatch;
 
 /// Shares informers: the same one for the same kind and scope. Clones share the factory.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::informer::Factory;
+///
+/// let factory = Factory::new(client);
+/// let (one, other) = (factory.informer::<Namespace>(), factory.informer::<Namespace>());
+/// factory.start();
+/// factory.wait_for_sync().await;
+/// assert_eq!(one.store().len(), other.store().len()); // the same informer
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Factory(Arc<FactoryInner>, Option<HandlerScope>);
 
 /// The options of all informers of a factory.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::informer::{Factory, FactoryOptions};
+///
+/// let factory = Factory::with(client, FactoryOptions {
+///     fields: Some("metadata.name=default".into()),
+///     ..FactoryOptions::default()
+/// });
+/// let namespaces = factory.informer::<Namespace>();
+/// factory.start();
+/// factory.wait_for_sync().await;
+/// assert_eq!(namespaces.store().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct FactoryOptions {
     /// The namespaces to watch; empty for all. Cluster-scoped kinds are watched anyway.

@@ -10,6 +10,34 @@ use super::mailbox::{Mailbox, QueuedEvent};
 
 /// Handles events. A handler is called for one event after the other; a slow handler delays no
 /// other handler.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::informer::{Event, Handler, Informer};
+/// use mizzen_sdk::watch::ListWatch;
+///
+/// /// A handler may wait; others are not delayed.
+/// struct Slow;
+///
+/// impl Handler<Namespace> for Slow {
+///     async fn handle(&mut self, event: Event<Namespace>) {
+///         tokio::task::yield_now().await;
+///         println!("{}", event.key());
+///     }
+/// }
+///
+/// let namespaces: Informer<Namespace> = Informer::new(ListWatch::all(client));
+/// let slow = namespaces.add_handler(Slow);
+/// namespaces.add_handler(|event: Event<Namespace>| println!("{}", event.key())); // a closure is one
+/// namespaces.start();
+/// slow.wait_for_sync().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Handler<K>: Send + 'static {
     /// Handles one event.
     fn handle(&mut self, event: Event<K>) -> impl Future<Output = ()> + Send;
@@ -22,6 +50,24 @@ impl<K: Send + Sync, F: FnMut(Event<K>) + Send + 'static> Handler<K> for F {
 }
 
 /// The options of a handler.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use std::time::Duration;
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::informer::{Event, HandlerOptions, Informer};
+/// use mizzen_sdk::resource::PODS;
+/// use mizzen_sdk::watch::ListWatch;
+///
+/// let pods: Informer<Object> = Informer::new(ListWatch::at(client, PODS.path("")));
+/// let options = HandlerOptions { resync: Some(Duration::from_secs(600)), ..HandlerOptions::default() };
+/// pods.add_handler_with(|_: Event<Object>| {}, options);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct HandlerOptions {
     /// The number of queued events from which events of the same object are merged.
@@ -41,6 +87,26 @@ impl Default for HandlerOptions {
 
 /// A registered handler. It gets events while the informer runs, or until
 /// [`remove`](Registration::remove).
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::informer::{Event, Informer};
+/// use mizzen_sdk::resource::NAMESPACES;
+/// use mizzen_sdk::watch::ListWatch;
+///
+/// let namespaces: Informer<Object> = Informer::new(ListWatch::at(client, NAMESPACES.path("")));
+/// let registration = namespaces.add_handler(|_: Event<Object>| {});
+/// namespaces.start();
+/// registration.wait_for_sync().await; // the handler has got the initial objects
+/// assert!(registration.has_synced());
+/// registration.remove();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Registration<K> {
     pub(super) mailbox: Arc<Mailbox<K>>,
     pub(super) synced: watch::Receiver<bool>,

@@ -12,6 +12,25 @@ pub(super) const BOUNDS: [f64; 12] = [
 ];
 
 /// The metrics of an informer.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::informer::Informer;
+/// use mizzen_sdk::resource::NAMESPACES;
+/// use mizzen_sdk::watch::ListWatch;
+///
+/// let namespaces: Informer<Object> = Informer::new(ListWatch::at(client, NAMESPACES.path("")));
+/// namespaces.start();
+/// namespaces.wait_for_sync().await;
+/// let metrics = namespaces.metrics();
+/// assert_eq!((&*metrics.name, metrics.objects), ("/api/v1/namespaces", namespaces.store().len()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Metrics {
     /// Its name; by default that of its resource.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::shared::Informer;
-use crate::cache::Version;
+use crate::cache::{Entry, Version};
 use crate::object::Object;
 
 impl Informer<Object> {
@@ -24,14 +24,10 @@ impl Informer<Object> {
 
     /// Waits until the cache has the object's deletionTimestamp, or not the object.
     pub async fn wait_for_deletion(&self, object: &Object) {
-        let (store, key) = (self.store(), object.key());
-        loop {
-            let version = store.version();
-            let known = store.get(&key).filter(|known| known.uid() == object.uid());
-            if known.is_none_or(|known| known.object().is_ok_and(|known| known.is_terminating())) {
-                return;
-            }
-            store.wait_for(Version(version.0 + 1)).await;
-        }
+        let is_deleted = |known: Option<Entry<Object>>| {
+            let known = known.filter(|known| known.uid() == object.uid());
+            known.is_none_or(|known| known.object().is_ok_and(|known| known.is_terminating()))
+        };
+        self.wait_until(&object.key(), is_deleted).await;
     }
 }

@@ -15,7 +15,7 @@ use super::handler::{Handler, HandlerOptions, Registration, read_out};
 use super::handler_scope::HandlerScope;
 use super::mailbox::Mailbox;
 use super::metrics::{BOUNDS, Metrics};
-use crate::cache::{IndexFunction, Lister, Store, Version, by_namespace};
+use crate::cache::{Entry, IndexFunction, Lister, Store, Version, by_namespace};
 use crate::fifo::{Batch, Delta, DeltaFifo};
 use crate::key::Key;
 use crate::watch::{Backoff, ErrorHandler, ListWatch, Meter, Reflector, Transform};
@@ -26,6 +26,28 @@ const BATCH: usize = 256;
 const MIN_RESYNC: Duration = Duration::from_secs(1);
 
 /// The options of an informer.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use std::sync::Arc;
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::informer::{Informer, Options};
+/// use mizzen_sdk::resource::CONFIG_MAPS;
+/// use mizzen_sdk::watch::ListWatch;
+///
+/// let options = Options {
+///     transform: Some(Arc::new(|config| config["data"] = serde_json::Value::Null)), // only names are used
+///     ..Options::default()
+/// };
+/// let source = ListWatch::at(client, CONFIG_MAPS.path(""));
+/// let configs: Informer<Object> = Informer::with_options(source, options);
+/// # drop(configs);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Options {
     /// Its name in metrics; empty for that of its resource.
@@ -41,6 +63,29 @@ pub struct Options {
 }
 
 /// A shared informer of one kind. Clones share the informer.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default","labels":{"app":"web"}}}"#)?;
+/// # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use mizzen_sdk::cache::by_label;
+/// use mizzen_sdk::informer::{Event, Informer};
+/// use mizzen_sdk::watch::ListWatch;
+///
+/// let configs: Informer<ConfigMap> = Informer::new(ListWatch::all(client));
+/// configs.add_index("app", by_label("app"));
+/// configs.add_handler(|event: Event<ConfigMap>| println!("{} changed", event.key()));
+/// configs.start();
+/// configs.wait_for_sync().await;
+/// let web = configs.lister().by_index("app", "web").expect("there is this index")?;
+/// assert_eq!(web.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Informer<K>(Arc<InformerInner<K>>, Option<HandlerScope>);
 
 struct InformerInner<K> {
@@ -410,16 +455,34 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     /// Waits until the cache has a written version of an object, to read one's own write. Objects
     /// outside the informer's namespaces are not waited for.
     pub async fn wait_for(&self, key: &Key, version: Version) {
-        let follows = |source: &&InformerSource<K>| {
-            source
-                .namespace
-                .as_deref()
-                .is_none_or(|namespace| namespace == key.namespace())
-        };
-        if let Some(source) = self.0.sources.iter().find(follows) {
-            let mut progress = source.progress.subscribe();
+        if let Some(mut progress) = self.progress_of(key) {
             let _ = progress.wait_for(|(known, _)| *known >= version).await;
         }
+    }
+
+    /// Waits until the cache has an object, or its absence, as `is_met` demands. Objects outside the
+    /// informer's namespaces are not waited for.
+    pub async fn wait_until(&self, key: &Key, is_met: impl Fn(Option<Entry<K>>) -> bool) {
+        let Some(mut progress) = self.progress_of(key) else {
+            return;
+        };
+        // The cache is read after the progress, so no change is missed.
+        progress.borrow_and_update();
+        while !is_met(self.0.store.get(key)) {
+            if progress.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The progress of the source that has an object.
+    fn progress_of(&self, key: &Key) -> Option<watch::Receiver<(Version, bool)>> {
+        let follows = |source: &&InformerSource<K>| {
+            let namespace = source.namespace.as_deref();
+            namespace.is_none_or(|namespace| namespace == key.namespace())
+        };
+        let source = self.0.sources.iter().find(follows)?;
+        Some(source.progress.subscribe())
     }
 }
 

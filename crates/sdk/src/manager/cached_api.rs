@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::cache::{DecodeError, Version};
+use crate::cache::{DecodeError, Entry, Version};
 use crate::dynamic::{DeleteOptions, DynamicClient, PatchType};
 use crate::informer::Informer;
 use crate::key::Key;
@@ -44,6 +44,7 @@ use crate::resource::ResourceType;
 /// configs.update(&config).await?;
 /// assert_eq!(configs.list("default").await?[0]["data"]["colour"].str(), "blue");
 /// configs.delete(&key, &DeleteOptions::default()).await?;
+/// assert!(configs.get(&key).await?.is_none());
 ///
 /// let typed = manager.cluster().api::<ConfigMap>();
 /// assert!(typed.get(&Key::new("default", "other")).await?.is_none());
@@ -72,6 +73,24 @@ impl<K> Clone for CachedApi<K> {
 }
 
 /// Why an object cannot be read from the cache.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use mizzen_sdk::Key;
+/// use mizzen_sdk::informer::FactoryOptions;
+/// use mizzen_sdk::manager::{Manager, ReadError};
+///
+/// let namespaces = vec!["shop".into()];
+/// let manager = Manager::new(client).cache(FactoryOptions { namespaces, ..FactoryOptions::default() });
+/// let error = manager.cluster().api::<ConfigMap>().get(&Key::new("bank", "web")).await.unwrap_err();
+/// assert!(matches!(error, ReadError::NotCached(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
     /// The object does not decode as its type.
@@ -188,27 +207,49 @@ impl<K: DeserializeOwned + Serialize + Send + Sync + 'static> CachedApi<K> {
         self.written(patched.await?).await
     }
 
-    /// Deletes an object. The cache may have it for a moment longer.
+    /// Deletes an object. With read-your-writes, the cache has lost it afterwards, or has its
+    /// deletionTimestamp if finalizers or a grace period delay the deletion. Otherwise the cache may
+    /// have it for a moment longer.
     pub async fn delete(&self, key: &Key, options: &DeleteOptions<'_>) -> Result<(), Error> {
-        self.api
-            .delete(&self.resource, key, options)
-            .await
-            .map(drop)
+        let response = self.api.delete(&self.resource, key, options).await?;
+        let Some(limit) = self.read_your_writes else {
+            return Ok(());
+        };
+        // The API server returns a Status if the object is gone, and otherwise the object.
+        let uid = match response.uid() {
+            "" => response["details"]["uid"].str(),
+            uid => uid,
+        };
+        let terminating = response
+            .is_terminating()
+            .then(|| Version::parse(response.version()));
+        let is_deleted = |known: Option<Entry<K>>| {
+            known.is_none_or(|known| {
+                known.uid() != uid
+                    || terminating.is_some_and(|deletion| known.version() >= deletion)
+            })
+        };
+        self.wait_for_cache(key, limit, self.informer.wait_until(key, is_deleted))
+            .await;
+        Ok(())
     }
 
     /// Waits for the cache, and decodes the object that was written.
     async fn written(&self, object: Object) -> Result<K, Error> {
         if let Some(limit) = self.read_your_writes {
-            let (key, kind) = (object.key(), &self.resource.kind);
-            self.informer.start();
-            let seen = self
-                .informer
-                .wait_for(&key, Version::parse(object.version()));
-            if timeout(limit, seen).await.is_err() {
-                tracing::warn!(%key, %kind, ?limit, "the cache did not get a write in time");
-            }
+            let (key, version) = (object.key(), Version::parse(object.version()));
+            self.wait_for_cache(&key, limit, self.informer.wait_for(&key, version))
+                .await;
         }
         serde_json::from_str(&json::to_string(&object)).map_err(Error::SerdeError)
+    }
+
+    async fn wait_for_cache(&self, key: &Key, limit: Duration, seen: impl Future<Output = ()>) {
+        self.informer.start();
+        if timeout(limit, seen).await.is_err() {
+            let kind = &self.resource.kind;
+            tracing::warn!(%key, %kind, ?limit, "the cache did not get a write in time");
+        }
     }
 }
 

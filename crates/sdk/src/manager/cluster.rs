@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kube::Client;
+use mizzen_metrics::{Collector, Families};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -14,6 +15,24 @@ use crate::object::Object;
 use crate::resource::ResourceType;
 
 /// A cluster of a manager. Cheap to clone.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::Key;
+/// use mizzen_sdk::manager::Manager;
+///
+/// let manager = Manager::new(client);
+/// let cluster = manager.cluster();
+/// let namespaces = cluster.api::<Namespace>(); // reads from the cache, writes through
+/// assert!(namespaces.get(&Key::cluster("default")).await?.is_some());
+/// assert_eq!(cluster.context("my-controller").name(), "my-controller");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Cluster {
     name: String,
@@ -102,5 +121,12 @@ impl Cluster {
             self.namespaces.clone(),
         )
         .with_read_your_writes(self.read_your_writes)
+    }
+}
+
+/// The metrics of its informers, with the label `cluster` except for the first cluster.
+impl Collector for Cluster {
+    fn collect(&self, families: &mut Families) {
+        families.collect_labelled(("cluster", &self.name), &self.informers);
     }
 }

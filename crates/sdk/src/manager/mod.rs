@@ -67,7 +67,25 @@ use endpoints::HealthCheck;
 pub use run::RunError;
 pub use task::{Stop, Task, TaskError};
 
-/// Runs an operator; see the [module](self) for an example.
+/// Runs an operator: its caches, webhooks, controllers and further tasks.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use std::time::Duration;
+/// use mizzen_sdk::election;
+/// use mizzen_sdk::manager::Manager;
+///
+/// let manager = Manager::new(client)
+///     .leader_election("default", "shop-operator", election::Options::new("pod-1"))
+///     .endpoints(([127, 0, 0, 1], 0).into()) // port 0: off
+///     .grace(Duration::from_secs(10));
+/// manager.run(std::future::ready(())).await?; // or run_until_signal()
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Manager {
     clusters: Vec<Cluster>,
     client: Client,

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,10 +15,25 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::endpoints::EndpointState;
 use super::task::{Stop, Task, TaskError};
-use super::{Endpoints, LeaderElection, Manager};
+use super::{Cluster, Endpoints, LeaderElection, Manager};
 use crate::election::{Election, SetupError};
 
 /// Why a manager ended.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::manager::{Manager, RunError, Task};
+///
+/// let mut manager = Manager::new(client);
+/// manager.add_task(Task::new("backup", async |_stop| panic!("out of paper")));
+/// let outcome = manager.run(std::future::pending()).await;
+/// assert!(matches!(outcome, Err(RunError::Panic(task)) if task == "backup"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The port of the endpoints, or the signals, cannot be listened on.
@@ -52,47 +67,75 @@ pub enum RunError {
 impl Manager {
     /// Runs until `stop` resolves, a task fails or the lease is lost; then stops everything in
     /// reverse order. If the future is dropped, everything ends at once.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Manager {
-            clusters,
-            client,
-            tasks,
-            webhooks,
-            election,
-            endpoints,
-            live,
-            ready,
-            mut collectors,
-            grace,
-            sync_timeout,
-            read_your_writes: _,
-        } = self;
-        let election = match election {
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::manager::{Manager, RunError, Task};
+    ///
+    /// let mut manager = Manager::new(client);
+    /// manager.add_task(Task::new("backup", async |_stop| Err("no disk".into())));
+    /// let outcome = manager.run(std::future::pending()).await;
+    /// assert_eq!(outcome.unwrap_err().to_string(), "task backup failed: no disk");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+        let election = match self.election.take() {
             Some(LeaderElection {
                 namespace,
                 name,
                 options,
-            }) => Some(Election::new(client, &namespace, &name, options)?),
+            }) => Some(Election::new(
+                self.client.clone(),
+                &namespace,
+                &name,
+                options,
+            )?),
             None => None,
         };
-        // The other clusters have informers of the same names.
-        collectors.push(Arc::new(clusters[0].informers().clone()));
-        if let Some(election) = &election {
+        let tasks = std::mem::take(&mut self.tasks);
+        let mut running = self.start(election.as_ref()).await?;
+        let mut stop = pin!(stop);
+        let outcome = match running.sync(stop.as_mut()).await {
+            Ok(true) => running.work(election, tasks, stop).await,
+            outcome => outcome.map(drop),
+        };
+        running.stop(outcome).await
+    }
+
+    /// Starts the endpoints, the webhooks and the informers.
+    async fn start(self, election: Option<&Election>) -> Result<RunningManager, RunError> {
+        let mut collectors = self.collectors;
+        for cluster in &self.clusters {
+            collectors.push(Arc::new(cluster.clone()));
+        }
+        if let Some(election) = election {
             collectors.push(Arc::new(election.observe()));
         }
         let state = Arc::new(EndpointState {
-            live,
-            ready,
+            live: self.live,
+            ready: self.ready,
             collectors,
             is_ready: AtomicBool::new(false),
         });
-        let observer = election.as_ref().map(Election::observe);
-        // The first failure stops the manager; it is the one that is returned.
-        let (failures, mut failed) = mpsc::channel(1);
-        let mut stop = pin!(stop);
-
-        let mut serving = TaskGroup::new(&failures);
-        let listener = match endpoints {
+        let (failures, failed) = mpsc::channel(1);
+        let mut running = RunningManager {
+            serving: TaskGroup::new(&failures),
+            webhooks: TaskGroup::new(&failures),
+            replica_tasks: TaskGroup::new(&failures),
+            failures,
+            failed,
+            state: state.clone(),
+            clusters: self.clusters,
+            sync_timeout: self.sync_timeout,
+            grace: self.grace,
+            deadline: None,
+            has_overrun: false,
+        };
+        let listener = match self.endpoints {
             Endpoints::Off => None,
             Endpoints::On(listener) => Some(listener),
             Endpoints::At(address) => {
@@ -100,76 +143,117 @@ impl Manager {
             }
         };
         if let Some(listener) = listener {
-            let state = state.clone();
-            serving.spawn(Task::new("endpoints", |stop| async move {
-                state.serve(listener, stop).await;
-                Ok(())
-            }));
+            running
+                .serving
+                .spawn(Task::new("endpoints", |stop| async move {
+                    state.serve(listener, stop).await;
+                    Ok(())
+                }));
         }
-        let mut webhook_tasks = TaskGroup::new(&failures);
-        webhooks
-            .into_iter()
-            .for_each(|task| webhook_tasks.spawn(task));
-        clusters
-            .iter()
-            .for_each(|cluster| cluster.informers().start());
+        for task in self.webhooks {
+            running.webhooks.spawn(task);
+        }
+        for cluster in &running.clusters {
+            cluster.informers().start();
+        }
+        Ok(running)
+    }
+}
+
+/// A manager whose endpoints, webhooks and informers have started.
+struct RunningManager {
+    clusters: Vec<Cluster>,
+    state: Arc<EndpointState>,
+    serving: TaskGroup,
+    webhooks: TaskGroup,
+    replica_tasks: TaskGroup,
+    failures: mpsc::Sender<RunError>,
+    /// The first failure stops the manager; it is the one that is returned.
+    failed: mpsc::Receiver<RunError>,
+    sync_timeout: Duration,
+    grace: Duration,
+    /// The end of the grace period, once the stop has begun.
+    deadline: Option<Instant>,
+    /// Whether tasks did not end in time.
+    has_overrun: bool,
+}
+
+impl RunningManager {
+    /// Waits for the caches; false if the manager was stopped before.
+    async fn sync(&mut self, stop: Pin<&mut impl Future<Output = ()>>) -> Result<bool, RunError> {
+        let clusters = &self.clusters;
         let synced = async {
-            for cluster in &clusters {
+            for cluster in clusters {
                 cluster.informers().wait_for_sync().await;
             }
         };
-        let synced = tokio::select! {
-            synced = timeout(sync_timeout, synced) => match synced {
+        tokio::select! {
+            synced = timeout(self.sync_timeout, synced) => match synced {
                 Ok(()) => Ok(true),
-                Err(_) => Err(RunError::Sync(sync_timeout)),
+                Err(_) => Err(RunError::Sync(self.sync_timeout)),
             },
-            () = &mut stop => Ok(false),
-            Some(error) = failed.recv() => Err(error),
-        };
+            () = stop => Ok(false),
+            Some(error) = self.failed.recv() => Err(error),
+        }
+    }
 
-        let mut replica_tasks = TaskGroup::new(&failures);
-        let mut ended_in_time = true;
-        let (outcome, deadline) = match synced {
-            Ok(true) => {
-                state.is_ready.store(true, Ordering::Relaxed);
-                let (leader_tasks, others): (Vec<_>, Vec<_>) =
-                    tasks.into_iter().partition(|task| task.needs_leader);
-                others
-                    .into_iter()
-                    .for_each(|task| replica_tasks.spawn(task));
-                let stop_leading = watch::Sender::new(false);
-                let group = TaskGroup::with_stop(&failures, stop_leading.clone());
-                let mut leading = pin!(lead(election, group, leader_tasks));
-                let outcome = tokio::select! {
-                    () = &mut stop => Ok(()),
-                    Some(error) = failed.recv() => Err(error),
-                    () = &mut leading => Err(RunError::LeaseLost),
-                };
-                state.is_ready.store(false, Ordering::Relaxed);
-                let deadline = Instant::now() + grace;
-                stop_leading.send_replace(true);
-                // A candidate that does not lead has no tasks to wait for.
-                let leads = observer.is_none_or(|observer| observer.state().leading);
-                if leads && !matches!(outcome, Err(RunError::LeaseLost)) {
-                    ended_in_time = timeout_at(deadline, leading).await.is_ok();
-                }
-                (outcome, deadline)
-            }
-            synced => (synced.map(drop), Instant::now() + grace),
+    /// Runs the tasks until a stop, a failure or the loss of the lease, and then stops those of the
+    /// leader.
+    async fn work(
+        &mut self,
+        election: Option<Election>,
+        tasks: Vec<Task>,
+        stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), RunError> {
+        self.state.is_ready.store(true, Ordering::Relaxed);
+        let (leader_tasks, others): (Vec<_>, Vec<_>) =
+            tasks.into_iter().partition(|task| task.needs_leader);
+        for task in others {
+            self.replica_tasks.spawn(task);
+        }
+        let observer = election.as_ref().map(Election::observe);
+        let stop_leading = watch::Sender::new(false);
+        let group = TaskGroup::with_stop(&self.failures, stop_leading.clone());
+        let mut leading = pin!(lead(election, group, leader_tasks));
+        let outcome = tokio::select! {
+            () = stop => Ok(()),
+            Some(error) = self.failed.recv() => Err(error),
+            () = &mut leading => Err(RunError::LeaseLost),
         };
-        ended_in_time &= replica_tasks.stop(deadline).await;
-        clusters
-            .iter()
-            .for_each(|cluster| cluster.informers().stop());
-        ended_in_time &= webhook_tasks.stop(deadline).await;
-        ended_in_time &= serving.stop(deadline).await;
+        let deadline = self.begin_stop();
+        stop_leading.send_replace(true);
+        // A candidate that does not lead has no tasks to wait for.
+        let leads = observer.is_none_or(|observer| observer.state().leading);
+        if leads && !matches!(outcome, Err(RunError::LeaseLost)) {
+            self.has_overrun = timeout_at(deadline, leading).await.is_err();
+        }
+        outcome
+    }
+
+    /// The process is not ready any more, and the grace period begins.
+    fn begin_stop(&mut self) -> Instant {
+        self.state.is_ready.store(false, Ordering::Relaxed);
+        *self
+            .deadline
+            .get_or_insert_with(|| Instant::now() + self.grace)
+    }
+
+    /// Stops what runs on every replica, in the reverse order of the start.
+    async fn stop(mut self, outcome: Result<(), RunError>) -> Result<(), RunError> {
+        let deadline = self.begin_stop();
+        self.has_overrun |= !self.replica_tasks.stop(deadline).await;
+        for cluster in &self.clusters {
+            cluster.informers().stop();
+        }
+        self.has_overrun |= !self.webhooks.stop(deadline).await;
+        self.has_overrun |= !self.serving.stop(deadline).await;
         outcome?;
-        if let Ok(error) = failed.try_recv() {
+        if let Ok(error) = self.failed.try_recv() {
             return Err(error);
         }
-        match ended_in_time {
-            true => Ok(()),
-            false => Err(RunError::Grace(grace)),
+        match self.has_overrun {
+            true => Err(RunError::Grace(self.grace)),
+            false => Ok(()),
         }
     }
 }

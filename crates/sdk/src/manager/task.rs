@@ -7,6 +7,18 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 /// Why a task failed. The manager stops and returns it.
+///
+/// ```
+/// use mizzen_sdk::manager::{Task, TaskError};
+///
+/// async fn backup() -> Result<(), TaskError> {
+///     std::fs::metadata("/no/such/disk")?; // any error
+///     Ok(())
+/// }
+///
+/// let task = Task::new("backup", async |_stop| backup().await);
+/// # drop(task);
+/// ```
 pub type TaskError = Box<dyn Error + Send + Sync>;
 
 /// A task of a manager. It runs until it ends by itself or [`Stop`] is requested. By default it runs
@@ -49,6 +61,23 @@ impl Task {
 }
 
 /// Tells a task to stop. Cheap to clone.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::manager::{Stop, Task};
+/// use tokio::time::sleep;
+///
+/// let task = Task::new("collector", async |stop: Stop| {
+///     while !stop.is_requested() {
+///         tokio::select! {
+///             () = sleep(Duration::from_secs(60)) => println!("collecting"),
+///             () = stop.requested() => {}
+///         }
+///     }
+///     Ok(())
+/// });
+/// # drop(task);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Stop(pub(super) watch::Receiver<bool>);
 

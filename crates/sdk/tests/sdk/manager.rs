@@ -9,6 +9,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use mizzen_apiserver::User;
 use mizzen_sdk::controller::{Action, Controller, typed};
+use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::informer::FactoryOptions;
 use mizzen_sdk::manager::{CheckFailed, Manager, ReadError, RunError, Stop, Task, TaskError};
 use mizzen_sdk::resource::CONFIG_MAPS;
@@ -398,4 +399,169 @@ async fn endpoints_show_health_readiness_and_metrics() {
 async fn port_0_switches_the_endpoints_off() {
     let manager = Manager::new(client().await).endpoints(([127, 0, 0, 1], 0).into());
     manager.run(std::future::ready(())).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_is_restricted_to_fields() {
+    let client = client().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    for (name, app) in [("a", "web"), ("b", "web"), ("c", "other")] {
+        let config = config("default", name, app);
+        api.create(&PostParams::default(), &config).await.unwrap();
+    }
+    let manager = Manager::new(client).cache(FactoryOptions {
+        fields: Some("metadata.name!=a".into()),
+        ..FactoryOptions::default()
+    });
+    let names = async |configs: Vec<Arc<ConfigMap>>| -> Vec<String> {
+        let mut names: Vec<String> = configs
+            .iter()
+            .filter_map(|config| config.metadata.name.clone())
+            .collect();
+        names.sort();
+        names
+    };
+    let all = manager.cluster().api::<ConfigMap>();
+    assert_eq!(names(all.list("default").await.unwrap()).await, ["b", "c"]);
+    // A controller's own selectors restrict it further.
+    let context = manager.cluster().context("web");
+    let web = context.informer(
+        typed::<ConfigMap>()
+            .labels("app=web")
+            .fields("metadata.name!=z"),
+    );
+    web.start();
+    web.wait_for_sync().await;
+    assert_eq!(names(web.lister().list().unwrap()).await, ["b"]);
+    // Objects come and go as their labels change.
+    let mut changed = config("default", "c", "web");
+    changed = api
+        .replace("c", &PostParams::default(), &changed)
+        .await
+        .unwrap();
+    let version = mizzen_sdk::cache::Version::parse(&changed.metadata.resource_version.unwrap());
+    web.wait_for(&Key::new("default", "c"), version).await;
+    assert_eq!(names(web.lister().list().unwrap()).await, ["b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_does_not_read_what_it_has_deleted() {
+    let client = client().await;
+    let manager = Manager::new(client.clone()).read_your_writes(Duration::from_secs(5));
+    let (typed, untyped) = (
+        manager.cluster().api::<ConfigMap>(),
+        manager.cluster().objects(&CONFIG_MAPS),
+    );
+    let (key, options) = (Key::new("default", "a"), DeleteOptions::default());
+    for _ in 0..10 {
+        typed.create(&config("default", "a", "web")).await.unwrap();
+        typed.delete(&key, &options).await.unwrap();
+        assert!(typed.get(&key).await.unwrap().is_none());
+        untyped
+            .create(&Object::parse(br#"{"metadata":{"name":"a","namespace":"default"}}"#).unwrap())
+            .await
+            .unwrap();
+        untyped.delete(&key, &options).await.unwrap();
+        assert!(untyped.get(&key).await.unwrap().is_none());
+    }
+    // A finalizer delays the deletion: the cache has its timestamp, and nothing waits for its end.
+    let mut held = config("default", "held", "web");
+    held.metadata.finalizers = Some(vec!["example.com/held".into()]);
+    typed.create(&held).await.unwrap();
+    let (key, began) = (Key::new("default", "held"), Instant::now());
+    typed.delete(&key, &options).await.unwrap();
+    let read = typed.get(&key).await.unwrap().unwrap();
+    assert!(read.metadata.deletion_timestamp.is_some());
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "it did not time out"
+    );
+}
+
+#[tokio::test]
+async fn metrics_have_the_informers_of_every_cluster() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut manager = Manager::new(client().await).endpoints_on(listener);
+    let remote = manager.add_cluster("remote", client().await, FactoryOptions::default());
+    manager.cluster().informers().informer::<ConfigMap>();
+    remote.informers().informer::<ConfigMap>();
+    let configs: Api<ConfigMap> = Api::namespaced(remote.client(), "default");
+    let config = config("default", "a", "web");
+    configs
+        .create(&PostParams::default(), &config)
+        .await
+        .unwrap();
+    let (ready, is_ready) = oneshot::channel();
+    manager.add_task(Task::new("ready", async move |_: Stop| {
+        ready.send(()).unwrap();
+        Ok(())
+    }));
+    let running = Running::start(manager);
+    is_ready.await.unwrap();
+    let metrics = get(address, "/metrics").await;
+    let objects: Vec<&str> = metrics
+        .lines()
+        .filter(|line| line.starts_with("informer_objects{"))
+        .collect();
+    let labels = r#"name="/api/v1/configmaps",resource="configmaps",version="v1"} "#;
+    let local = format!(r#"informer_objects{{group="",{labels}"#);
+    let remote = format!(r#"informer_objects{{cluster="remote",group="",{labels}"#);
+    let counted = |cluster: &str| objects.iter().find_map(|line| line.strip_prefix(cluster));
+    let count = counted(&local).unwrap().parse::<usize>().unwrap();
+    assert_eq!(
+        counted(&remote),
+        Some(&*(count + 1).to_string()),
+        "{objects:?}"
+    );
+    let lists = r#"reflector_lists_total{cluster="remote",name="/api/v1/configmaps"} 1"#;
+    assert!(metrics.contains(lists), "{metrics}");
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_of_several_clusters_run_in_one_manager() {
+    let (local, remote) = (client().await, client().await);
+    let mut manager = Manager::new(local.clone());
+    let far = manager.add_cluster("remote", remote.clone(), FactoryOptions::default());
+    // One copies ConfigMaps to the other cluster, the other counts what arrives there.
+    let copy = far.api::<ConfigMap>();
+    let here = manager.cluster().context("copy");
+    let source = typed::<ConfigMap>().labels("app=web");
+    let copier =
+        Controller::for_kind(&here, source).reconcile_objects(move |config: Arc<ConfigMap>, _| {
+            let copy = copy.clone();
+            async move {
+                let mut config = ConfigMap::clone(&config);
+                config.metadata.resource_version = None;
+                config.metadata.uid = None;
+                copy.create(&config).await?;
+                Ok(Action::done())
+            }
+        });
+    let log = Log::default();
+    let seen = log.clone();
+    let there = far.context("count");
+    let counter = Controller::for_kind(&there, typed::<ConfigMap>().labels("app=web")).reconcile(
+        move |key: Key, _| {
+            seen.add(key.to_string());
+            async { Ok(Action::done()) }
+        },
+    );
+    manager.add_controller(copier);
+    manager.add_controller(counter);
+    let running = Running::start(manager);
+    let configs: Api<ConfigMap> = Api::namespaced(local, "default");
+    for (name, app) in [("a", "web"), ("b", "other"), ("c", "web")] {
+        let config = config("default", name, app);
+        configs
+            .create(&PostParams::default(), &config)
+            .await
+            .unwrap();
+    }
+    sleep(Duration::from_secs(1)).await;
+    running.stop().await.unwrap();
+    let mut lines = log.take();
+    lines.sort();
+    assert_eq!(lines, ["default/a", "default/c"]);
 }
