@@ -9,6 +9,8 @@ pub(crate) struct TypeOptions {
     pub hub: Option<Type>,
     pub hub_default: bool,
     pub rest: Option<Path>,
+    /// A property test of the round trip is generated.
+    pub round_trip: bool,
 }
 
 /// The options of a field or of a variant.
@@ -32,8 +34,11 @@ impl TypeOptions {
                 options.hub_default = true;
             } else if meta.path.is_ident("rest") {
                 options.rest = Some(path(&meta)?);
+            } else if meta.path.is_ident("round_trip") {
+                options.round_trip = true;
             } else {
-                return Err(meta.error("unknown option, expected hub, hub_default or rest"));
+                let expected = "unknown option, expected hub, hub_default, rest or round_trip";
+                return Err(meta.error(expected));
             }
             Ok(())
         })?;

@@ -63,7 +63,27 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     };
     let to_hub = implementation(&spoke_type, hub, &to_hub, &options, Direction::ToHub);
     let from_hub = implementation(hub, &spoke_type, &from_hub, &options, Direction::FromHub);
-    Ok(quote!(#to_hub #from_hub))
+    let test = options.round_trip.then(|| round_trip_test(spoke, hub));
+    Ok(quote!(#to_hub #from_hub #test))
+}
+
+/// A property test for the crate of the type, such as `oven_survives_its_round_trip`.
+fn round_trip_test(spoke: &Ident, hub: &Type) -> TokenStream {
+    let mut name = String::new();
+    for letter in spoke.to_string().chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(letter.to_lowercase());
+    }
+    let test = format_ident!("{name}_survives_its_round_trip");
+    quote! {
+        #[cfg(test)]
+        #[test]
+        fn #test() {
+            ::mizzen_sdk::convert::check_round_trip::<#spoke, #hub>();
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -33,13 +33,35 @@ use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
 /// Conversion between a version of a type and its hub, in both directions: see
-/// `mizzen_sdk::convert`, which has examples.
+/// `mizzen_sdk::convert`, which has all of it.
+///
+/// ```
+/// use mizzen_sdk::convert::{Convert, ConvertTo as _};
+///
+/// #[derive(Default, Debug, PartialEq)]
+/// enum Colour {
+///     #[default]
+///     Red,
+/// }
+///
+/// #[derive(Convert)]
+/// #[convert(hub = Colour)]
+/// enum OldColour {
+///     #[convert(rename = "Red")]
+///     Scarlet,
+/// }
+///
+/// let colour: Colour = OldColour::Scarlet.convert_to()?;
+/// assert_eq!(colour, Colour::Red);
+/// # Ok::<(), mizzen_sdk::convert::ConvertError>(())
+/// ```
 ///
 /// | on the type | |
 /// |---|---|
 /// | `hub = v2::Foo` | the type of the hub; required |
 /// | `hub_default` | fields that only the hub has get their default |
 /// | `rest = "module"` | `module::to_hub(&from, &mut hub)` and `module::from_hub(&hub, &mut to)` are called at the end |
+/// | `round_trip` | for a kind: a property test that neither side loses anything is generated; it needs the feature `round-trip` of `mizzen-sdk` in `[dev-dependencies]` |
 ///
 /// | on a field or variant | |
 /// |---|---|

@@ -81,7 +81,8 @@
 //! ```
 //!
 //! A [`Scheme`](crate::discover::Scheme) has the versions of all kinds, and is a conversion webhook
-//! by itself. `check_round_trip` (feature `round-trip`) tests that no version loses anything.
+//! by itself. `check_round_trip` (feature `round-trip`) tests that no version loses anything, and
+//! `#[convert(hub = …, round_trip)]` on a kind generates that test.
 //!
 //! What does not fit is a compile error at its field:
 //!
@@ -122,6 +123,27 @@ pub use round_trip::{check_round_trip, check_round_trip_of};
 
 /// A conversion to another type. Every type converts to itself; `#[derive(Convert)]` adds the
 /// conversion to a hub and back.
+///
+/// ```
+/// use mizzen_sdk::convert::{ConvertError, ConvertTo};
+///
+/// struct Celsius(f64);
+/// struct Kelvin(f64);
+///
+/// impl ConvertTo<Kelvin> for Celsius {
+///     fn convert_to(self) -> Result<Kelvin, ConvertError> {
+///         match self.0 + 273.15 {
+///             kelvin if kelvin < 0.0 => Err(ConvertError::new("below absolute zero")),
+///             kelvin => Ok(Kelvin(kelvin)),
+///         }
+///     }
+/// }
+///
+/// assert!(ConvertTo::<Kelvin>::convert_to(Celsius(-300.0)).is_err());
+/// let kelvin: Kelvin = Celsius(20.0).convert_to()?;
+/// assert!(kelvin.0 > 293.0);
+/// # Ok::<(), ConvertError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be converted to `{T}`",
     label = "derive `Convert` for the type of this field, or use `#[convert(with = …)]`"

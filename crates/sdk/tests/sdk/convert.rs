@@ -9,9 +9,7 @@ use kube::core::crd::merge_crds;
 use kube::{Client, CustomResource, CustomResourceExt as _};
 use mizzen_apiserver::User;
 use mizzen_sdk::Object;
-use mizzen_sdk::convert::{
-    Convert, ConvertError, ConvertTo, check_round_trip, check_round_trip_of,
-};
+use mizzen_sdk::convert::{Convert, ConvertError, ConvertTo, check_round_trip_of};
 use mizzen_sdk::discover::{RegisterError, Scheme, SchemeError};
 use mizzen_sdk::webhook::{CertificateRotator, Endpoint, RotationOptions, Server};
 use proptest::prelude::*;
@@ -66,7 +64,7 @@ mod v1 {
     )]
     #[kube(group = "shop.example.com", version = "v1", kind = "Oven", namespaced)]
     #[kube(status = "OvenStatus", derive = "PartialEq", derive = "Convert")]
-    #[kube(attr = "convert(hub = super::v2::Oven)")]
+    #[kube(attr = "convert(hub = super::v2::Oven, round_trip)")]
     #[convert(hub = super::v2::OvenSpec)]
     #[serde(rename_all = "camelCase")]
     pub(crate) struct OvenSpec {
@@ -165,11 +163,6 @@ fn an_error_names_the_path_of_the_field() {
         error.to_string(),
         "spec.racks[1].width: invalid digit found in string"
     );
-}
-
-#[test]
-fn no_version_of_an_oven_loses_anything() {
-    check_round_trip::<v1::Oven, v2::Oven>();
 }
 
 #[derive(Clone, Debug, Serialize, Default, PartialEq)]
