@@ -36,6 +36,23 @@ use crate::write::is_not_found;
 const PAGE: usize = 500;
 
 /// A client for objects of any kind. Cheap to clone.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::dynamic::{DynamicClient, ListOptions};
+/// use mizzen_sdk::resource::NAMESPACES;
+///
+/// let api = DynamicClient::new(client);
+/// let options = ListOptions { fields: "metadata.name=default".into(), ..ListOptions::default() };
+/// assert_eq!(api.list(&NAMESPACES, "", &options).await?.len(), 1);
+/// let names = api.metadata_only().list(&NAMESPACES, "", &ListOptions::default()).await?;
+/// assert!(names.iter().all(|namespace| namespace["spec"].is_null()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct DynamicClient {
     client: Client,
@@ -43,6 +60,13 @@ pub struct DynamicClient {
 }
 
 /// Selectors of a list.
+///
+/// ```
+/// use mizzen_sdk::dynamic::ListOptions;
+///
+/// let options = ListOptions { labels: "app=web".into(), ..ListOptions::default() };
+/// assert!(options.fields.is_empty());
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
     /// The label selector.
@@ -52,6 +76,28 @@ pub struct ListOptions {
 }
 
 /// The patch type.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"},"data":{"a":"1"}}"#)?;
+/// # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
+/// use mizzen_sdk::Key;
+/// use mizzen_sdk::dynamic::{DynamicClient, PatchType};
+/// use mizzen_sdk::resource::CONFIG_MAPS;
+/// use mizzen_value::value;
+///
+/// let (api, key) = (DynamicClient::new(client), Key::new("default", "web"));
+/// let change = value!({"data": {"a": null, "b": "2"}});
+/// let config = api.patch(&CONFIG_MAPS, &key, "", PatchType::Merge, &change).await?;
+/// assert_eq!((config["data"]["a"].str(), config["data"]["b"].str()), ("", "2"));
+/// let change = value!([{"op": "test", "path": "/data/b", "value": "2"}, {"op": "remove", "path": "/data/b"}]);
+/// api.patch(&CONFIG_MAPS, &key, "", PatchType::Json, &change).await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType<'a> {
     /// JSON merge patch: fields are replaced; null removes.
@@ -68,6 +114,26 @@ pub enum PatchType<'a> {
 }
 
 /// Preconditions and options of a deletion.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
+/// # let config = mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
+/// use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient};
+/// use mizzen_sdk::resource::CONFIG_MAPS;
+/// use mizzen_sdk::write::is_conflict;
+///
+/// let (api, key) = (DynamicClient::new(client), config.key());
+/// let options = DeleteOptions { uid: Some("another"), ..DeleteOptions::default() };
+/// assert!(is_conflict(&api.delete(&CONFIG_MAPS, &key, &options).await.unwrap_err()));
+/// let options = DeleteOptions { uid: Some(config.uid()), ..DeleteOptions::default() };
+/// api.delete(&CONFIG_MAPS, &key, &options).await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct DeleteOptions<'a> {
     /// The UID that the object must have.
@@ -382,6 +448,12 @@ fn body(of: &ResourceType, object: &Value) -> Vec<u8> {
 }
 
 /// The query string of all parameters that are not empty.
+///
+/// ```
+/// use mizzen_sdk::dynamic::query;
+///
+/// assert_eq!(query(&[("labelSelector", "app=web"), ("limit", "")]), "?labelSelector=app%3Dweb");
+/// ```
 pub fn query(parameters: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {

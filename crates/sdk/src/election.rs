@@ -60,9 +60,27 @@ use crate::event::{Note, Recorder, reference};
 use crate::write::message;
 
 /// Whether the process with this identity is known to have ended.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mizzen_sdk::election::{HasEnded, Options};
+///
+/// let has_ended: HasEnded = Arc::new(|identity| identity.starts_with("my-host_")); // a former process
+/// let options = Options { has_ended, ..Options::new("my-host_2") };
+/// assert!((options.has_ended)("my-host_1"));
+/// ```
 pub type HasEnded = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The configuration of an election.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::election::Options;
+///
+/// let options = Options { lease_duration: Duration::from_secs(60), ..Options::new("host-1") };
+/// assert!(options.check().is_ok());
+/// assert!(options.tolerated_drift() > 0.7);
+/// ```
 #[derive(Clone)]
 pub struct Options {
     /// The identity of this candidate; it must be unique.
@@ -132,6 +150,12 @@ impl Options {
 const JITTER: f64 = 1.2;
 
 /// Why an election cannot be configured.
+///
+/// ```
+/// use mizzen_sdk::election::{Options, SetupError};
+///
+/// assert_eq!(Options::new("").check(), Err(SetupError::EmptyIdentity));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// The identity is empty.
@@ -146,6 +170,21 @@ pub enum SetupError {
 }
 
 /// A candidate.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::election::{Election, Options};
+///
+/// let election = Election::new(client, "default", "my-controller", Options::new("host-1"))?;
+/// let observer = election.observe();
+/// let done = election.lead(async move { observer.state().leader }).await;
+/// assert_eq!(done.as_deref(), Some("host-1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Election {
     leases: Api<Lease>,
     name: String,
@@ -161,6 +200,13 @@ struct ObservedLease {
 }
 
 /// The state of an election.
+///
+/// ```
+/// use mizzen_sdk::election::State;
+///
+/// let state = State::default();
+/// assert!(!state.leading && state.leader.is_empty() && state.trouble.is_empty());
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     /// The identity of the leader, as far as it is known; empty if there is none.
@@ -174,6 +220,24 @@ pub struct State {
 }
 
 /// Observes the state of an election. Cheap to clone.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use std::time::Duration;
+/// use mizzen_sdk::election::{Election, Options};
+///
+/// let election = Election::new(client, "default", "my-controller", Options::new("host-1"))?;
+/// let mut observer = election.observe();
+/// assert!(!observer.state().leading);
+/// tokio::spawn(election.lead(std::future::pending::<()>()));
+/// while !observer.changed().await.leading {}
+/// assert!(observer.is_healthy(Duration::ZERO));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Observer {
     state: watch::Receiver<State>,

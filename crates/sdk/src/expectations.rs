@@ -24,6 +24,22 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The expectations of each object. Shared by the controller and its event handlers.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use std::time::Duration;
+/// use mizzen_sdk::expectations::Expectations;
+///
+/// let expectations = Expectations::new(Duration::from_secs(60));
+/// expectations.expect_creations(&"default/web", 2);
+/// expectations.creation_observed(&"default/web");
+/// assert!(!expectations.is_satisfied(&"default/web"));
+/// tokio::time::sleep(Duration::from_secs(61)).await; // the event was lost
+/// assert!(expectations.is_satisfied(&"default/web"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Expectations<T> {
     expected: Mutex<HashMap<T, Expected>>,
     patience: Duration,

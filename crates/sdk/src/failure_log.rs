@@ -27,6 +27,16 @@ pub const FIRST_PAUSE: Duration = Duration::from_secs(10);
 pub const MAX_PAUSE: Duration = Duration::from_secs(600);
 
 /// Decides which failures of one loop are logged.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::failure_log::FailureLog;
+///
+/// let failures = FailureLog::after(Duration::ZERO);
+/// assert_eq!(failures.failed(), Some(0)); // to be logged
+/// assert_eq!(failures.failed(), None); // within the pause
+/// failures.recovered();
+/// ```
 #[derive(Debug)]
 pub struct FailureLog {
     patience: Duration,

@@ -37,6 +37,18 @@ use crate::cache::{Entry, Store, Version};
 use crate::key::Key;
 
 /// One change of an object.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::Entry;
+/// use mizzen_sdk::fifo::Delta;
+///
+/// let entry: Entry<Object> = Entry::new(*br#"{"metadata":{"name":"web"}}"#)?;
+/// assert!(!Delta::Added(entry.clone()).is_gone());
+/// let lost = Delta::Lost(entry);
+/// assert!(lost.is_gone() && lost.entry().key().name() == "web");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum Delta<K> {
     /// It was created.
@@ -87,9 +99,37 @@ impl<K> Delta<K> {
 }
 
 /// The changes of one object, oldest first.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::fifo::{Delta, Deltas};
+///
+/// fn is_deleted(deltas: &Deltas<Object>) -> bool {
+///     deltas.last().is_some_and(Delta::is_gone)
+/// }
+///
+/// assert!(!is_deleted(&Deltas::new()));
+/// ```
 pub type Deltas<K> = Vec<Delta<K>>;
 
 /// A queue of changes. Clones share the queue.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Store};
+/// use mizzen_sdk::fifo::{Delta, DeltaFifo};
+///
+/// let fifo: DeltaFifo<Object> = DeltaFifo::new(Store::new());
+/// fifo.push(Delta::Added(Entry::new(*br#"{"metadata":{"name":"web"}}"#)?));
+/// assert_eq!(fifo.len(), 1);
+/// fifo.close();
+/// assert_eq!(fifo.pop(10).await.expect("one is left").deltas.len(), 1);
+/// assert!(fifo.pop(10).await.is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DeltaFifo<K>(Arc<FifoInner<K>>);
 
 struct FifoInner<K> {
@@ -322,6 +362,21 @@ impl<K> DeltaFifo<K> {
 }
 
 /// Objects with their changes.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Store, Version};
+/// use mizzen_sdk::fifo::DeltaFifo;
+///
+/// let fifo: DeltaFifo<Object> = DeltaFifo::new(Store::new());
+/// fifo.replace(vec![Entry::new(*br#"{"metadata":{"name":"web"}}"#)?], Version(7));
+/// let batch = fifo.pop(10).await.expect("it is open");
+/// assert_eq!((batch.deltas.len(), batch.version, batch.synced), (1, Version(7), true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Batch<K> {
     /// By object.

@@ -5,6 +5,16 @@ use std::str::FromStr;
 
 /// The namespace and name of an object. Formatted as `namespace/name`, or `name` for cluster-scoped
 /// objects.
+///
+/// ```
+/// use mizzen_sdk::Key;
+///
+/// let key: Key = "shop/web".parse()?;
+/// assert_eq!(key, Key::new("shop", "web"));
+/// assert_eq!((key.namespace(), key.name()), ("shop", "web"));
+/// assert_eq!(Key::cluster("node-1").to_string(), "node-1");
+/// # Ok::<(), mizzen_sdk::ParseKeyError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Key {
     namespace: Box<str>,
@@ -56,6 +66,11 @@ impl fmt::Display for Key {
 }
 
 /// Text that is no key.
+///
+/// ```
+/// let error = "a/b/c".parse::<mizzen_sdk::Key>().unwrap_err();
+/// assert_eq!(error.to_string(), r#"unexpected key format: "a/b/c""#);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected key format: {0:?}")]
 pub struct ParseKeyError(String);

@@ -7,6 +7,17 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// Why a kubeconfig file cannot be used.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::kubeconfig::{self, LoadKubeconfigError};
+///
+/// let error = kubeconfig::load("missing.conf".as_ref(), None, "my-controller").await.unwrap_err();
+/// assert!(matches!(error, LoadKubeconfigError::Invalid { .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum LoadKubeconfigError {
     /// The file cannot be read or decoded, or lacks the context.

@@ -22,6 +22,16 @@ use serde_json::value::RawValue;
 use crate::key::Key;
 
 /// An untyped object of any kind.
+///
+/// ```
+/// use mizzen_sdk::Object;
+///
+/// let mut pod = Object::parse(br#"{"spec":{"weight":1.50}}"#)?;
+/// pod.entry("spec").set("nodeName", "n1");
+/// assert_eq!(pod["spec"]["nodeName"].str(), "n1");
+/// assert_eq!(serde_json::to_string(&pod)?, r#"{"spec":{"weight":1.50,"nodeName":"n1"}}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Object(pub Value);
 

@@ -18,6 +18,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
 /// Why an object cannot be owned.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use mizzen_sdk::owner::{OwnError, set_controller};
+///
+/// let unstored = ConfigMap::default();
+/// assert_eq!(set_controller(&unstored, &(), &mut Pod::default()), Err(OwnError::Unstored));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OwnError {
     /// Another controller owns it already.
@@ -48,6 +56,19 @@ pub enum OwnError {
 }
 
 /// The owner reference to an owner.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use mizzen_sdk::owner;
+///
+/// let mut config = ConfigMap::default();
+/// config.metadata.name = Some("web".into());
+/// config.metadata.uid = Some("7f3c".into()); // as the server gave it
+/// let reference = owner::owner_reference(&config, &())?;
+/// assert_eq!((&*reference.kind, &*reference.uid), ("ConfigMap", "7f3c"));
+/// assert_eq!(reference.controller, None);
+/// # Ok::<(), owner::OwnError>(())
+/// ```
 pub fn owner_reference<O: Resource>(
     owner: &O,
     kind: &O::DynamicType,
@@ -56,6 +77,21 @@ pub fn owner_reference<O: Resource>(
 }
 
 /// Makes `owner` the controller of `object`.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use mizzen_sdk::owner;
+///
+/// let mut config = ConfigMap::default();
+/// config.metadata.name = Some("web".into());
+/// config.metadata.uid = Some("7f3c".into()); // as the server gave it
+/// let mut pod = Pod::default();
+/// owner::set_controller(&config, &(), &mut pod)?;
+/// let mut rival = config.clone();
+/// rival.metadata.uid = Some("8a4d".into());
+/// assert!(owner::set_controller(&rival, &(), &mut pod).is_err()); // there is one controller
+/// # Ok::<(), owner::OwnError>(())
+/// ```
 pub fn set_controller<O: Resource, K: Resource>(
     owner: &O,
     kind: &O::DynamicType,
@@ -104,6 +140,20 @@ fn check_namespaces<O: Resource, K: Resource>(owner: &O, object: &K) -> Result<(
 }
 
 /// The owner reference of an object's controller.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use mizzen_sdk::owner;
+///
+/// let mut config = ConfigMap::default();
+/// config.metadata.name = Some("web".into());
+/// config.metadata.uid = Some("7f3c".into()); // as the server gave it
+/// let mut pod = Pod::default();
+/// assert!(owner::controller_of(&pod).is_none());
+/// owner::set_controller(&config, &(), &mut pod)?;
+/// assert_eq!(owner::controller_of(&pod).map(|owner| &*owner.name), Some("web"));
+/// # Ok::<(), owner::OwnError>(())
+/// ```
 pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
     object
         .meta()
@@ -114,11 +164,39 @@ pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
 }
 
 /// Whether `owner` controls `object`.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use mizzen_sdk::owner;
+///
+/// let mut config = ConfigMap::default();
+/// config.metadata.name = Some("web".into());
+/// config.metadata.uid = Some("7f3c".into()); // as the server gave it
+/// let mut pod = Pod::default();
+/// assert!(!owner::is_controlled_by(&pod, &config));
+/// owner::set_controller(&config, &(), &mut pod)?;
+/// assert!(owner::is_controlled_by(&pod, &config));
+/// # Ok::<(), owner::OwnError>(())
+/// ```
 pub fn is_controlled_by<O: Resource, K: Resource>(object: &K, owner: &O) -> bool {
     controller_of(object).is_some_and(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
 }
 
 /// Removes an owner reference; true if it existed.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use mizzen_sdk::owner;
+///
+/// let mut config = ConfigMap::default();
+/// config.metadata.name = Some("web".into());
+/// config.metadata.uid = Some("7f3c".into()); // as the server gave it
+/// let mut pod = Pod::default();
+/// owner::set_controller(&config, &(), &mut pod)?;
+/// assert!(owner::remove_owner(&config, &mut pod));
+/// assert!(!owner::remove_owner(&config, &mut pod));
+/// # Ok::<(), owner::OwnError>(())
+/// ```
 pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
     let uid = owner.meta().uid.clone().unwrap_or_default();
     let Some(references) = &mut object.meta_mut().owner_references else {
@@ -130,11 +208,33 @@ pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool
 }
 
 /// Whether an object is terminating.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+/// use k8s_openapi::jiff::Timestamp;
+/// use mizzen_sdk::owner;
+///
+/// let mut pod = Pod::default();
+/// assert!(!owner::is_terminating(&pod));
+/// pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+/// assert!(owner::is_terminating(&pod));
+/// ```
 pub fn is_terminating<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
 /// Whether an object has a finalizer.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::owner;
+///
+/// let mut pod = Pod::default();
+/// owner::add_finalizer(&mut pod, "example.com/clean-up");
+/// assert!(owner::has_finalizer(&pod, "example.com/clean-up"));
+/// assert!(!owner::has_finalizer(&pod, "example.com/other"));
+/// ```
 pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
     object
         .meta()
@@ -145,6 +245,16 @@ pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
 }
 
 /// Adds a finalizer; true if it is new.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::owner;
+///
+/// let mut pod = Pod::default();
+/// owner::add_finalizer(&mut pod, "example.com/clean-up");
+/// assert!(!owner::add_finalizer(&mut pod, "example.com/clean-up")); // it has it
+/// assert!(owner::add_finalizer(&mut pod, "example.com/other"));
+/// ```
 pub fn add_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
     let missing = !has_finalizer(object, finalizer);
     if missing {
@@ -158,6 +268,16 @@ pub fn add_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
 }
 
 /// Removes a finalizer; true if it existed.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::owner;
+///
+/// let mut pod = Pod::default();
+/// owner::add_finalizer(&mut pod, "example.com/clean-up");
+/// assert!(owner::remove_finalizer(&mut pod, "example.com/clean-up"));
+/// assert!(!owner::remove_finalizer(&mut pod, "example.com/clean-up"));
+/// ```
 pub fn remove_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
     let held = has_finalizer(object, finalizer);
     if let Some(finalizers) = &mut object.meta_mut().finalizers {

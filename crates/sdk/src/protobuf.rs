@@ -26,6 +26,22 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf,application/json";
 
 /// The message types of kinds, by `apiVersion` and `kind`. Cheap to clone.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::protobuf::Protobuf;
+///
+/// let catalog = mizzen_kinds::catalog();
+/// let protobuf = Protobuf::new(&catalog.schemas, catalog.kinds.iter().map(|kind| &*kind.data));
+/// let client = protobuf.wrap(client); // requests and responses are protobuf
+/// let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
+/// assert!(namespaces.get("default").await.is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Protobuf(Arc<MessageTypes>);
 

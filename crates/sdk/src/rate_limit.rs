@@ -40,6 +40,21 @@ const DEFAULT_BURST: u32 = 10;
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// Limits the requests of all clients that it wraps. Clones share the tokens.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::rate_limit::RateLimitLayer;
+///
+/// let limit = RateLimitLayer::new(50.0, 100);
+/// let (reader, writer) = (limit.wrap(client.clone()), limit.wrap(client)); // they share the tokens
+/// reader.apiserver_version().await?;
+/// # drop(writer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct RateLimitLayer(Option<Arc<RequestBucket>>);
 
@@ -108,6 +123,20 @@ impl RequestBucket {
 }
 
 /// A service whose requests wait for a token.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use http::Request;
+/// use mizzen_sdk::rate_limit::{RateLimit, RateLimitLayer};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// let echo = service_fn(async |request: Request<String>| Ok::<_, std::convert::Infallible>(request.into_body()));
+/// let limited: RateLimit<_> = RateLimitLayer::default().layer(echo);
+/// assert_eq!(limited.oneshot(Request::new("hello".to_owned())).await?, "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct RateLimit<S> {
     inner: Arc<Mutex<S>>,
     bucket: Option<Arc<RequestBucket>>,

@@ -9,6 +9,15 @@ use kube::core::ClusterResourceScope;
 use crate::key::Key;
 
 /// A resource type of the API: group, version, plural name, kind and scope.
+///
+/// ```
+/// use mizzen_sdk::{Key, ResourceType};
+///
+/// const OVENS: ResourceType = ResourceType::namespaced("shop.example.com", "v1", "ovens", "Oven");
+///
+/// assert_eq!(OVENS.api_version(), "shop.example.com/v1");
+/// assert_eq!(OVENS.path_of(&Key::new("shop", "big")), "/apis/shop.example.com/v1/namespaces/shop/ovens/big");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceType {
     /// The group, empty for the core group.

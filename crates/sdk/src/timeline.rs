@@ -30,6 +30,17 @@ const SKEW: SignedDuration = SignedDuration::from_secs(60);
 const MOST_STEPS: usize = 64;
 
 /// One moment on both clocks.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::{clock, timeline::Timeline};
+///
+/// let reading = Timeline::new(clock::wall_clock()).now();
+/// assert!(reading.wall.duration_since(reading.monotonic).as_secs().abs() <= 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     /// The monotonic clock, which started at the wall-clock time.
@@ -39,6 +50,20 @@ pub struct Reading {
 }
 
 /// Both clocks, and the steps of the wall clock.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use std::time::Duration;
+/// use mizzen_sdk::{clock, timeline::Timeline};
+///
+/// let timeline = Timeline::new(clock::wall_clock());
+/// let begun = timeline.now();
+/// tokio::time::sleep(Duration::from_secs(90)).await; // the monotonic clock, whatever the wall clock does
+/// assert_eq!(timeline.now().monotonic.duration_since(begun.monotonic).as_secs(), 90);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Timeline {
     clock: Clock,
     origin: Instant,

@@ -17,6 +17,12 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 /// Why text cannot be read as an object.
+///
+/// ```
+/// use mizzen_sdk::{Object, yaml};
+///
+/// assert!(matches!(yaml::read::<Object>(b"a: [1"), Err(yaml::ReadError::Yaml(_))));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It is no valid YAML.
@@ -31,12 +37,29 @@ pub enum ReadError {
 }
 
 /// Reads one object: the first document of a YAML or JSON text.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use mizzen_sdk::yaml;
+///
+/// let config: ConfigMap = yaml::read(b"apiVersion: v1\nkind: ConfigMap\ndata: {colour: red}")?;
+/// assert_eq!(config.data.unwrap_or_default()["colour"], "red");
+/// # Ok::<(), yaml::ReadError>(())
+/// ```
 pub fn read<K: DeserializeOwned>(text: &[u8]) -> Result<K, ReadError> {
     Ok(serde_json::from_slice(&yaml::to_json(text)?)?)
 }
 
 /// Reads all objects of a text: YAML documents separated by `---`, JSON objects one after the
 /// other, or both. Empty documents are skipped. Of a repeated key the last one counts.
+///
+/// ```
+/// use mizzen_sdk::{Object, yaml};
+///
+/// let objects: Vec<Object> = yaml::read_all(b"kind: ConfigMap\n---\n# nothing\n---\nkind: Secret\n")?;
+/// assert_eq!(objects.len(), 2);
+/// # Ok::<(), yaml::ReadError>(())
+/// ```
 pub fn read_all<K: DeserializeOwned>(text: &[u8]) -> Result<Vec<K>, ReadError> {
     let mut objects = Vec::new();
     for document in documents(text)? {

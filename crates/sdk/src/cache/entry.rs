@@ -13,6 +13,16 @@ use super::field;
 use crate::key::Key;
 
 /// An object that cannot be decoded.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::cache::Entry;
+///
+/// let entry: Entry<Pod> = Entry::new(*br#"{"metadata":{"name":"web"},"spec":7}"#)?;
+/// let error = entry.object().unwrap_err();
+/// assert_eq!(error.key.name(), "web");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot read {key}: {source}")]
 pub struct DecodeError {
@@ -23,6 +33,13 @@ pub struct DecodeError {
 }
 
 /// A resource version. Versions of one kind are ordered.
+///
+/// ```
+/// use mizzen_sdk::cache::Version;
+///
+/// assert!(Version::parse("12") > Version::parse("9"));
+/// assert_eq!(Version::parse(""), Version(0));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Version(pub u64);
 
@@ -40,6 +57,18 @@ impl fmt::Display for Version {
 }
 
 /// An object as the server sent it. Cheap to clone.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::cache::Entry;
+///
+/// let text = br#"{"metadata":{"name":"web","namespace":"shop","resourceVersion":"7"},"spec":{"nodeName":"n1","containers":[]}}"#;
+/// let entry: Entry<Pod> = Entry::new(*text)?;
+/// assert_eq!(entry.key().to_string(), "shop/web");
+/// assert_eq!(entry.text_at(&["spec", "nodeName"]).as_deref(), Some("n1")); // only this field is parsed
+/// assert!(entry.object()?.spec.is_some()); // decoded once for all readers
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Entry<K>(Arc<EntryInner<K>>);
 
 struct EntryInner<K> {

@@ -14,6 +14,21 @@ use super::field;
 use crate::key::Key;
 
 /// Returns the index values of an object.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, IndexFunction, Store};
+///
+/// let by_initial: IndexFunction<Object> = Arc::new(|entry: &Entry<Object>| {
+///     entry.key().name().get(..1).map(String::from).into_iter().collect()
+/// });
+/// let store = Store::new();
+/// store.add_index("initial", by_initial);
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web"}}"#)?);
+/// assert_eq!(store.by_index("initial", "w").map(|found| found.len()), Some(1));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub type IndexFunction<K> = Arc<dyn Fn(&Entry<K>) -> Vec<String> + Send + Sync>;
 
 type Hasher = foldhash::fast::RandomState;
@@ -85,11 +100,33 @@ impl<K> Index<K> {
 pub(super) type Indexes<K> = HashMap<String, Index<K>, Hasher>;
 
 /// Indexes objects by namespace.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Store, by_namespace};
+///
+/// let store: Store<Object> = Store::new();
+/// store.add_index("namespace", by_namespace());
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web","namespace":"shop"}}"#)?);
+/// assert_eq!(store.by_index("namespace", "shop").map(|found| found.len()), Some(1));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn by_namespace<K>() -> IndexFunction<K> {
     Arc::new(|entry| vec![entry.key().namespace().into()])
 }
 
 /// Indexes objects by the UID of their controller.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Store, by_owner};
+///
+/// let store: Store<Object> = Store::new();
+/// store.add_index("owner", by_owner());
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web","ownerReferences":[{"uid":"7f3c","controller":true}]}}"#)?);
+/// assert_eq!(store.by_index("owner", "7f3c").map(|found| found.len()), Some(1));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn by_owner<K: 'static>() -> IndexFunction<K> {
     Arc::new(|entry| {
         let owners = metadata::<Owned>(entry).owner_references.into_iter();
@@ -101,6 +138,17 @@ pub fn by_owner<K: 'static>() -> IndexFunction<K> {
 }
 
 /// Indexes objects by the value of a label.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Store, by_label};
+///
+/// let store: Store<Object> = Store::new();
+/// store.add_index("app", by_label("app"));
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web","labels":{"app":"shop"}}}"#)?);
+/// assert_eq!(store.by_index("app", "shop").map(|found| found.len()), Some(1));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn by_label<K: 'static>(label: impl Into<String>) -> IndexFunction<K> {
     let label = label.into();
     Arc::new(move |entry| {
@@ -113,6 +161,17 @@ pub fn by_label<K: 'static>(label: impl Into<String>) -> IndexFunction<K> {
 }
 
 /// Indexes objects by namespace and each of their labels: `namespace/label=value`.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Store, by_labels};
+///
+/// let store: Store<Object> = Store::new();
+/// store.add_index("labels", by_labels());
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web","namespace":"a","labels":{"app":"shop"}}}"#)?);
+/// assert_eq!(store.by_index("labels", "a/app=shop").map(|found| found.len()), Some(1));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn by_labels<K: 'static>() -> IndexFunction<K> {
     Arc::new(|entry| {
         let namespace = entry.key().namespace();
@@ -125,6 +184,17 @@ pub fn by_labels<K: 'static>() -> IndexFunction<K> {
 
 /// Indexes objects by the value of a field, such as `spec.nodeName`. Numbers and booleans are
 /// indexed by their text, objects without the field not at all. Only the field is parsed.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Store, by_field};
+///
+/// let store: Store<Object> = Store::new();
+/// store.add_index("node", by_field("spec.nodeName"));
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web"},"spec":{"nodeName":"n1"}}"#)?);
+/// assert_eq!(store.by_index("node", "n1").map(|found| found.len()), Some(1));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn by_field<K: 'static>(path: &str) -> IndexFunction<K> {
     let path: Vec<String> = path.split('.').map(String::from).collect();
     Arc::new(move |entry| match field::read(entry.text(), &path) {

@@ -9,6 +9,21 @@ use super::store::Store;
 use crate::key::Key;
 
 /// Reads objects from a cache. Cheap to clone.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Lister, Store};
+///
+/// let store: Store<Object> = Store::new();
+/// for name in ["a", "b"] {
+///     let text = format!(r#"{{"metadata":{{"name":"{name}","namespace":"shop"}}}}"#);
+///     store.insert(Entry::new(text.into_bytes())?);
+/// }
+/// let shop = Lister::new(store).namespaced("shop"); // of an informer: `informer.lister()`
+/// assert_eq!(shop.list()?.len(), 2);
+/// assert_eq!(shop.get("a")?.expect("it is there").name(), "a");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Lister<K> {
     store: Store<K>,
     namespace: Option<String>,

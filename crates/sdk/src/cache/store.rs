@@ -11,9 +11,34 @@ use super::index::{Index, IndexFunction, Indexes, Shared};
 use crate::key::Key;
 
 /// Returns the key under which a store keeps an object.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mizzen_sdk::cache::{Entry, KeyFunction, Store};
+/// use mizzen_sdk::{Key, Object};
+///
+/// let by_uid: KeyFunction<Object> = Arc::new(|entry| Key::cluster(entry.uid()));
+/// let store = Store::with_key_function(by_uid);
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web","uid":"7f3c"}}"#)?);
+/// assert!(store.get(&Key::cluster("7f3c")).is_some());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub type KeyFunction<K> = Arc<dyn Fn(&Entry<K>) -> Key + Send + Sync>;
 
 /// The objects of a kind. Clones share the store.
+///
+/// ```
+/// use mizzen_sdk::cache::{Entry, Store};
+/// use mizzen_sdk::{Key, Object};
+///
+/// let store: Store<Object> = Store::new();
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web","namespace":"shop"}}"#)?);
+/// let key = Key::new("shop", "web");
+/// assert!(store.get(&key).is_some());
+/// store.remove(&key);
+/// assert_eq!(store.len(), 0);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub struct Store<K>(Arc<StoreInner<K>>);
 
 struct StoreInner<K> {
@@ -26,6 +51,18 @@ struct StoreInner<K> {
 }
 
 /// A store at one moment; taking one is cheap.
+///
+/// ```
+/// use mizzen_sdk::cache::{Entry, Store};
+/// use mizzen_sdk::{Key, Object};
+///
+/// let store: Store<Object> = Store::new();
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web"}}"#)?);
+/// let before = store.snapshot();
+/// store.remove(&Key::cluster("web"));
+/// assert_eq!((before.iter().count(), store.len()), (1, 0));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub struct Snapshot<K> {
     entries: Shared<Key, Entry<K>>,
     indexes: Indexes<K>,

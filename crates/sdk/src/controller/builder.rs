@@ -78,12 +78,49 @@ pub struct Builder<P> {
 }
 
 /// The kind of a controller whose keys are objects of `K`.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Secret;
+/// use mizzen_sdk::controller::{Builder, Context, Controller, ForKind, typed};
+///
+/// let context = Context::new(client).named("secrets");
+/// let builder: Builder<ForKind<Secret>> = Controller::for_kind(&context, typed::<Secret>());
+/// # drop(builder);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ForKind<K> {
     resource: ResourceType,
     informer: Informer<K>,
 }
 
 /// The kind of a controller whose keys are not those of one kind.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Secret;
+/// use mizzen_sdk::Key;
+/// use mizzen_sdk::controller::{Action, Builder, Context, Controller, ForKeys, typed};
+///
+/// let context = Context::new(client).named("tenants");
+/// let builder: Builder<ForKeys> = Controller::for_keys(&context);
+/// let controller = builder
+///     .watches(typed::<Secret>(), |secret| {
+///         let labels = secret.metadata.labels.as_ref()?;
+///         Some(Key::cluster(labels.get("tenant")?.as_str())) // a tenant is not an object
+///     })
+///     .reconcile(|_tenant: Key, _: Context| async { Ok(Action::done()) });
+/// # drop(controller);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ForKeys(());
 
 impl Controller {

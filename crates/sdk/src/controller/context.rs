@@ -57,9 +57,43 @@ pub struct Context {
 
 /// The client for the controller of a name. The name is empty for the shared informers, and `events`
 /// for the writer of events.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use std::sync::Arc;
+/// use mizzen_sdk::controller::{Clients, Context, ContextOptions};
+///
+/// // Each controller may have a client of its own, for example with a rate limit or a user of its own.
+/// let clients: Clients = Arc::new(move |_controller: &str| client.clone());
+/// let context = Context::with(ContextOptions::new(clients)).named("backup");
+/// assert_eq!(context.name(), "backup");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
 /// The options of a context.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use std::sync::Arc;
+/// use mizzen_sdk::controller::{Context, ContextOptions};
+/// use mizzen_sdk::informer::{Factory, FactoryOptions};
+///
+/// let namespaces = vec!["shop".into()];
+/// let informers = Factory::with(client.clone(), FactoryOptions { namespaces, ..FactoryOptions::default() });
+/// let options = ContextOptions::new(Arc::new(move |_| client.clone()));
+/// let context = Context::with(ContextOptions { informers, ..options });
+/// # drop(context);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ContextOptions {
     /// The clients.
     pub clients: Clients,

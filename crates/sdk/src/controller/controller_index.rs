@@ -14,6 +14,21 @@ const CONTROLLER_INDEX: &str = "controller";
 
 /// Indexes the objects of an informer by their controller, for [`controlled_by`] and
 /// [`candidates`].
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::controller::{Context, index_controllers, orphans};
+/// use mizzen_sdk::resource::CONFIG_MAPS;
+///
+/// let configs = Context::new(client).informer(&CONFIG_MAPS);
+/// index_controllers(&configs); // before it starts, or later
+/// assert!(orphans(&configs, "default").is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn index_controllers<K: DeserializeOwned + Send + Sync + 'static>(informer: &Informer<K>) {
     informer.add_index(CONTROLLER_INDEX, by_controller());
 }
@@ -63,6 +78,25 @@ where
 }
 
 /// The objects of a namespace without a controller.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
+/// # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
+/// use mizzen_sdk::controller::{Context, index_controllers, orphans};
+/// use mizzen_sdk::resource::CONFIG_MAPS;
+///
+/// let configs = Context::new(client).informer(&CONFIG_MAPS);
+/// index_controllers(&configs);
+/// configs.start();
+/// configs.wait_for_sync().await;
+/// assert!(orphans(&configs, "default").iter().any(|config| config.key().name() == "web"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn orphans<K>(informer: &Informer<K>, namespace: &str) -> Vec<Entry<K>>
 where
     K: DeserializeOwned + Send + Sync + 'static,
@@ -71,6 +105,25 @@ where
 }
 
 /// The objects that `owner` controls or may adopt.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
+/// # let owner = mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
+/// use mizzen_sdk::controller::{Context, candidates, index_controllers};
+/// use mizzen_sdk::resource::CONFIG_MAPS;
+///
+/// let configs = Context::new(client).informer(&CONFIG_MAPS);
+/// index_controllers(&configs);
+/// configs.start();
+/// configs.wait_for_sync().await;
+/// assert!(!candidates(&configs, &owner).is_empty()); // the owner is an orphan itself
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn candidates<K>(informer: &Informer<K>, owner: &impl Accessor) -> Vec<Entry<K>>
 where
     K: DeserializeOwned + Send + Sync + 'static,
@@ -81,6 +134,16 @@ where
 }
 
 /// Decodes entries.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::Entry;
+/// use mizzen_sdk::controller::decode_entries;
+///
+/// let entry: Entry<Object> = Entry::new(*br#"{"metadata":{"name":"web"}}"#)?;
+/// assert_eq!(decode_entries(vec![entry])?[0].name(), "web");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn decode_entries<K: DeserializeOwned>(
     entries: Vec<Entry<K>>,
 ) -> Result<Vec<Arc<K>>, DecodeError> {

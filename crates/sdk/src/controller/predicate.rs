@@ -79,21 +79,81 @@ impl<K: 'static> Predicate<K> {
 
 /// Ignores updates that leave `metadata.generation` as it is: changes of status or metadata, and
 /// resyncs.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::Entry;
+/// use mizzen_sdk::controller::generation_changed;
+/// use mizzen_sdk::informer::Event;
+///
+/// let entry = |text: &'static str| Entry::<Object>::new(text.as_bytes());
+/// let before = entry(r#"{"metadata":{"name":"web","generation":1}}"#)?;
+/// let after = entry(r#"{"metadata":{"name":"web","generation":2}}"#)?;
+/// let update = Event::Updated { old: before.clone(), new: after };
+/// let resync = Event::Updated { old: before.clone(), new: before };
+/// assert!(generation_changed().accepts(&update) && !generation_changed().accepts(&resync));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn generation_changed<K: 'static>() -> Predicate<K> {
     metadata_changed::<K, i64>("generation")
 }
 
 /// Ignores updates that leave the labels as they are.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::Entry;
+/// use mizzen_sdk::controller::labels_changed;
+/// use mizzen_sdk::informer::Event;
+///
+/// let entry = |text: &'static str| Entry::<Object>::new(text.as_bytes());
+/// let before = entry(r#"{"metadata":{"name":"web","labels":{"app":"a"}}}"#)?;
+/// let after = entry(r#"{"metadata":{"name":"web","labels":{"app":"b"}}}"#)?;
+/// let update = Event::Updated { old: before.clone(), new: after };
+/// let resync = Event::Updated { old: before.clone(), new: before };
+/// assert!(labels_changed().accepts(&update) && !labels_changed().accepts(&resync));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn labels_changed<K: 'static>() -> Predicate<K> {
     metadata_changed::<K, HashMap<String, String>>("labels")
 }
 
 /// Ignores updates that leave the annotations as they are.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::Entry;
+/// use mizzen_sdk::controller::annotations_changed;
+/// use mizzen_sdk::informer::Event;
+///
+/// let entry = |text: &'static str| Entry::<Object>::new(text.as_bytes());
+/// let before = entry(r#"{"metadata":{"name":"web","annotations":{"app":"a"}}}"#)?;
+/// let after = entry(r#"{"metadata":{"name":"web","annotations":{"app":"b"}}}"#)?;
+/// let update = Event::Updated { old: before.clone(), new: after };
+/// let resync = Event::Updated { old: before.clone(), new: before };
+/// assert!(annotations_changed().accepts(&update) && !annotations_changed().accepts(&resync));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn annotations_changed<K: 'static>() -> Predicate<K> {
     metadata_changed::<K, HashMap<String, String>>("annotations")
 }
 
 /// Ignores resyncs.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::Entry;
+/// use mizzen_sdk::controller::resource_version_changed;
+/// use mizzen_sdk::informer::Event;
+///
+/// let entry = |text: &'static str| Entry::<Object>::new(text.as_bytes());
+/// let before = entry(r#"{"metadata":{"name":"web","resourceVersion":"1"}}"#)?;
+/// let after = entry(r#"{"metadata":{"name":"web","resourceVersion":"2"}}"#)?;
+/// let update = Event::Updated { old: before.clone(), new: after };
+/// let resync = Event::Updated { old: before.clone(), new: before };
+/// assert!(resource_version_changed().accepts(&update) && !resource_version_changed().accepts(&resync));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn resource_version_changed<K: 'static>() -> Predicate<K> {
     Predicate::updates(|old, new| old.version() != new.version())
 }

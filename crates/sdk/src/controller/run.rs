@@ -64,6 +64,26 @@ pub(super) struct WorkerPool {
 type WorkerFn = Box<dyn Fn(Arc<str>, watch::Receiver<bool>) -> BoxFuture<'static, ()> + Send>;
 
 /// Why a controller ended.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use std::time::Duration;
+/// use mizzen_sdk::controller::{Action, Context, Controller, RunError, dynamic};
+/// use mizzen_sdk::{Key, ResourceType};
+///
+/// let unserved = ResourceType::namespaced("example.com", "v1", "ovens", "Oven");
+/// let context = Context::new(client).named("bakery");
+/// let controller = Controller::for_kind(&context, dynamic(&unserved))
+///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) })
+///     .with_sync_timeout(Duration::from_millis(10));
+/// let outcome = controller.run(std::future::pending()).await;
+/// assert!(matches!(outcome, Err(RunError::Sync { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// Its informers did not sync in time: a kind may not be served, or not be readable.

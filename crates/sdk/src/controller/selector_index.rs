@@ -16,15 +16,54 @@ const LABELS: &str = "labels";
 const SELECTORS: &str = "selectors";
 
 /// Reads the selector of an object; `None` if it selects nothing.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Service;
+/// use mizzen_sdk::controller::{LabelSelector, ReadSelector};
+///
+/// let read: ReadSelector<Service> = |service| {
+///     let labels = service.spec.as_ref()?.selector.as_ref()?;
+///     let terms: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+///     LabelSelector::parse(&terms.join(",")).ok()
+/// };
+/// assert!(read(&Service::default()).is_none());
+/// ```
 pub type ReadSelector<K> = fn(&K) -> Option<LabelSelector>;
 
 /// Indexes objects by label, for [`select_objects`].
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::controller::{Context, LabelSelector, index_labels, select_objects};
+/// use mizzen_sdk::resource::PODS;
+///
+/// let pods = Context::new(client).informer(&PODS);
+/// index_labels(&pods);
+/// let selector = LabelSelector::parse("app=web").expect("a selector");
+/// assert!(select_objects(&pods, "default", &selector)?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn index_labels<K: DeserializeOwned + Send + Sync + 'static>(objects: &Informer<K>) {
     objects.add_index(LABELS, by_labels());
 }
 
 /// Indexes the objects of an informer's store by their selector, for [`objects_selecting`]. A store
 /// has one such index.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Store};
+/// use mizzen_sdk::controller::{LabelSelector, index_selectors};
+///
+/// let store: Store<Object> = Store::new();
+/// index_selectors(&store, |service| LabelSelector::parse(service["spec"]["selector"].str()).ok());
+/// store.insert(Entry::new(*br#"{"metadata":{"name":"web"},"spec":{"selector":"app=web"}}"#)?);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn index_selectors<K: DeserializeOwned + 'static>(store: &Store<K>, read: ReadSelector<K>) {
     let terms = move |entry: &Entry<K>| {
         let selector = read(&*entry.object().ok()?)?;

@@ -42,6 +42,20 @@ pub struct Source<K> {
 }
 
 /// Objects of a Rust type.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::controller::{Context, typed};
+///
+/// let pods = Context::new(client).informer(typed::<Pod>().fields("spec.nodeName!="));
+/// # drop(pods);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn typed<K>() -> Source<K>
 where
     K: kube::Resource<DynamicType = (), Scope: 'static>,
@@ -50,6 +64,21 @@ where
 }
 
 /// Untyped objects of a resource type, without managed fields. `&ResourceType` converts to this.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::ResourceType;
+/// use mizzen_sdk::controller::{Context, dynamic};
+///
+/// let ovens = ResourceType::namespaced("shop.example.com", "v1", "ovens", "Oven");
+/// let ovens = Context::new(client).informer(dynamic(&ovens).labels("app=shop"));
+/// # drop(ovens);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn dynamic(resource: &ResourceType) -> Source<Object> {
     Source {
         forget_managed_fields: true,
@@ -58,6 +87,25 @@ pub fn dynamic(resource: &ResourceType) -> Source<Object> {
 }
 
 /// The metadata of objects of a resource type.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// # let secret = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"},"stringData":{"a":"b"}}"#)?;
+/// # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::SECRETS, &secret).await?;
+/// use mizzen_sdk::controller::{Context, metadata};
+/// use mizzen_sdk::resource::SECRETS;
+///
+/// let secrets = Context::new(client).informer(metadata(&SECRETS));
+/// secrets.start();
+/// secrets.wait_for_sync().await;
+/// let secret = secrets.lister().namespaced("default").get("web")?.expect("it is there");
+/// assert!(secret["data"].is_null()); // never sent
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn metadata(resource: &ResourceType) -> Source<Object> {
     Source {
         metadata_only: true,

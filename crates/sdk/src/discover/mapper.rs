@@ -11,6 +11,21 @@ use kube::core::{GroupVersionKind, GroupVersionResource};
 use kube::{Client, Error};
 
 /// One kind in one version, with all its names.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::discover::Mapper;
+///
+/// let pods = Mapper::new(client).find("po").await?;
+/// assert_eq!((&*pods.gvk().kind, &*pods.gvr().resource), ("Pod", "pods"));
+/// assert_eq!(pods.path(Some("shop")), "/api/v1/namespaces/shop/pods");
+/// assert!(pods.subresources.contains(&"status".to_owned()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
     /// Group, version, kind and plural.
@@ -69,6 +84,20 @@ impl Mapping {
 }
 
 /// Why a name maps to no kind.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::discover::{MapError, Mapper};
+///
+/// let error = Mapper::new(client).find("ovens").await.unwrap_err();
+/// assert!(matches!(error, MapError::Unknown(_)));
+/// assert_eq!(error.to_string(), r#"the server doesn't have a resource type "ovens""#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// The server has no such resource type.
@@ -81,6 +110,21 @@ pub enum MapError {
 
 /// Maps names to kinds by discovery. It reads discovery once, and again for an unknown name, so
 /// that a new CRD is found without a restart. Cheap to clone.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::discover::Mapper;
+///
+/// let mapper = Mapper::new(client);
+/// for name in ["deploy", "deployment", "Deployment", "deployments.apps", "deployments.v1.apps"] {
+///     assert_eq!(mapper.find(name).await?.resource.plural, "deployments");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Mapper {
     client: Client,

@@ -9,6 +9,21 @@ use super::mapper::{MapError, Mapper};
 use crate::key::Key;
 
 /// Why something cannot be scaled.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::Key;
+/// use mizzen_sdk::discover::{Mapper, ScaleClient, ScaleError};
+///
+/// let scales = ScaleClient::new(client.clone(), Mapper::new(client));
+/// let error = scales.set("configmaps", &Key::new("default", "web"), 3).await.unwrap_err();
+/// assert!(matches!(error, ScaleError::NotScalable(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ScaleError {
     /// The kind is unknown.
@@ -23,6 +38,25 @@ pub enum ScaleError {
 }
 
 /// Reads and sets the replicas of any kind with a `/scale`.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// # let web = br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}}}"#;
+/// # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::DEPLOYMENTS, &mizzen_sdk::Object::parse(web)?.0).await?;
+/// use mizzen_sdk::Key;
+/// use mizzen_sdk::discover::{Mapper, ScaleClient};
+///
+/// let scales = ScaleClient::new(client.clone(), Mapper::new(client));
+/// let key = Key::new("default", "web");
+/// scales.set("deploy", &key, 3).await?;
+/// let scale = scales.get("deploy", &key).await?;
+/// assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct ScaleClient {
     client: Client,

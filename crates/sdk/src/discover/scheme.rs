@@ -91,6 +91,19 @@ struct HubConversion {
 }
 
 /// Why a type cannot be registered. The scheme is unchanged.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use kube::api::ApiResource;
+/// use mizzen_sdk::discover::{RegisterError, Scheme};
+///
+/// let mut scheme = Scheme::new();
+/// scheme.register::<ConfigMap>()?;
+/// let configs = ApiResource::erase::<ConfigMap>(&());
+/// let error = scheme.register_as::<Secret>(&configs).map(drop).unwrap_err();
+/// assert!(matches!(error, RegisterError::DoubleRegistration { .. }));
+/// # Ok::<(), RegisterError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// Another type is registered for the kind.
@@ -130,6 +143,13 @@ pub enum RegisterError {
 }
 
 /// Why an object cannot be decoded.
+///
+/// ```
+/// use mizzen_sdk::discover::{Scheme, SchemeError};
+///
+/// let error = Scheme::new().read(br#"{"apiVersion":"v1","kind":"Pod"}"#).unwrap_err();
+/// assert!(matches!(error, SchemeError::Unknown(_)));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum SchemeError {
     /// No type is registered for its kind.

@@ -8,6 +8,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// A field of an unexpected type, with its path.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let error = discover::get_i64(&json!({"spec": {"replicas": "three"}}), &["spec", "replicas"]).unwrap_err();
+/// assert_eq!(error.to_string(), ".spec.replicas: expected integer, found string");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(".{path}: expected {expected}, found {found}")]
 pub struct FieldError {
@@ -20,6 +28,16 @@ pub struct FieldError {
 }
 
 /// The value at a path; `None` if a field on the way is missing or null.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"spec": {"replicas": 3}});
+/// assert_eq!(discover::get(&object, &["spec", "replicas"])?, Some(&json!(3)));
+/// assert_eq!(discover::get(&object, &["status", "replicas"])?, None);
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Value>, FieldError> {
     let mut value = object;
     for (depth, name) in path.iter().enumerate() {
@@ -50,21 +68,57 @@ fn get_as<'a, T>(
 }
 
 /// The string at a path.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"metadata": {"name": "web"}});
+/// assert_eq!(discover::get_str(&object, &["metadata", "name"])?, Some("web"));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_str<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a str>, FieldError> {
     get_as(object, path, "string", Value::as_str)
 }
 
 /// The boolean at a path.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"spec": {"paused": true}});
+/// assert_eq!(discover::get_bool(&object, &["spec", "paused"])?, Some(true));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_bool(object: &Value, path: &[&str]) -> Result<Option<bool>, FieldError> {
     get_as(object, path, "boolean", Value::as_bool)
 }
 
 /// The integer at a path. A number with a fraction, or beyond 64 bits, is an error.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"spec": {"replicas": 3}});
+/// assert_eq!(discover::get_i64(&object, &["spec", "replicas"])?, Some(3));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_i64(object: &Value, path: &[&str]) -> Result<Option<i64>, FieldError> {
     get_as(object, path, "integer", Value::as_i64)
 }
 
 /// The number at a path that has a fraction or an exponent. An integer is an error.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"spec": {"ratio": 0.5}});
+/// assert_eq!(discover::get_f64(&object, &["spec", "ratio"])?, Some(0.5));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, FieldError> {
     get_as(object, path, "float", |value| {
         value.as_f64().filter(|_| value.is_f64())
@@ -72,11 +126,29 @@ pub fn get_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, FieldError>
 }
 
 /// The number at a path, in any notation.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"spec": {"ratio": 2}});
+/// assert_eq!(discover::get_number_as_f64(&object, &["spec", "ratio"])?, Some(2.0));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_number_as_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, FieldError> {
     get_as(object, path, "number", Value::as_f64)
 }
 
 /// The list at a path.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"spec": {"ports": [80, 443]}});
+/// assert_eq!(discover::get_list(&object, &["spec", "ports"])?.map(|ports| ports.len()), Some(2));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_list<'a>(
     object: &'a Value,
     path: &[&str],
@@ -85,6 +157,16 @@ pub fn get_list<'a>(
 }
 
 /// The list of strings at a path.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"metadata": {"finalizers": ["example.com/clean-up"]}});
+/// let finalizers = discover::get_str_list(&object, &["metadata", "finalizers"])?;
+/// assert_eq!(finalizers.map(|finalizers| finalizers.len()), Some(1));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_str_list<'a>(
     object: &'a Value,
     path: &[&str],
@@ -108,6 +190,15 @@ pub fn get_str_list<'a>(
 }
 
 /// The map at a path.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"spec": {"template": {"spec": {}}}});
+/// assert!(discover::get_map(&object, &["spec", "template"])?.is_some_and(|map| map.contains_key("spec")));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_map<'a>(
     object: &'a Value,
     path: &[&str],
@@ -116,6 +207,16 @@ pub fn get_map<'a>(
 }
 
 /// The map of strings at a path.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"metadata": {"labels": {"app": "web"}}});
+/// let labels = discover::get_str_map(&object, &["metadata", "labels"])?.unwrap_or_default();
+/// assert_eq!(labels["app"], "web");
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_str_map<'a>(
     object: &'a Value,
     path: &[&str],
@@ -124,6 +225,16 @@ pub fn get_str_map<'a>(
 }
 
 /// The map of strings at a path, in which null stands for the empty string.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let object = json!({"metadata": {"labels": {"app": null}}});
+/// let labels = discover::get_null_coercing_str_map(&object, &["metadata", "labels"])?.unwrap_or_default();
+/// assert_eq!(labels["app"], "");
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn get_null_coercing_str_map<'a>(
     object: &'a Value,
     path: &[&str],
@@ -148,6 +259,16 @@ fn str_map<'a>(
 }
 
 /// Sets the list of strings at a path; missing objects are created.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let mut object = json!({});
+/// discover::set_str_list(&mut object, &["metadata", "finalizers"], ["example.com/clean-up"])?;
+/// assert_eq!(object, json!({"metadata": {"finalizers": ["example.com/clean-up"]}}));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn set_str_list<S: Into<String>>(
     object: &mut Value,
     path: &[&str],
@@ -163,6 +284,16 @@ pub fn set_str_list<S: Into<String>>(
 }
 
 /// Sets the map of strings at a path; missing objects are created.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let mut object = json!({});
+/// discover::set_str_map(&mut object, &["metadata", "labels"], [("app", "web")])?;
+/// assert_eq!(object, json!({"metadata": {"labels": {"app": "web"}}}));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn set_str_map<N: Into<String>, S: Into<String>>(
     object: &mut Value,
     path: &[&str],
@@ -176,6 +307,16 @@ pub fn set_str_map<N: Into<String>, S: Into<String>>(
 }
 
 /// Sets the value at a path; missing objects are created.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let mut object = json!({"spec": {"paused": true}});
+/// discover::set(&mut object, &["spec", "replicas"], json!(3))?;
+/// assert_eq!(object, json!({"spec": {"paused": true, "replicas": 3}}));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) -> Result<(), FieldError> {
     let mut place = object;
     for (depth, name) in path.iter().enumerate() {
@@ -197,6 +338,16 @@ pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) -> Result
 }
 
 /// Removes the value at a path and returns it.
+///
+/// ```
+/// use mizzen_sdk::discover;
+/// use serde_json::json;
+///
+/// let mut object = json!({"spec": {"paused": true, "replicas": 3}});
+/// discover::remove(&mut object, &["spec", "paused"]);
+/// assert_eq!(object, json!({"spec": {"replicas": 3}}));
+/// # Ok::<(), discover::FieldError>(())
+/// ```
 pub fn remove(object: &mut Value, path: &[&str]) -> Result<Option<Value>, FieldError> {
     let Some((last, parents)) = path.split_last() else {
         return Ok(None);

@@ -11,6 +11,19 @@ use tokio::time::Instant;
 use super::Occurrence;
 
 /// The limits of correlation.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::clock;
+/// use mizzen_sdk::event::{Broadcaster, Limits, LogSink};
+///
+/// let limits = Limits { burst: 100, ..Limits::default() };
+/// let broadcaster = Broadcaster::with(vec![Box::new(LogSink)], limits, clock::wall_clock());
+/// broadcaster.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The burst of events about one object by one source.
@@ -38,6 +51,32 @@ impl Default for Limits {
 }
 
 /// An event to send.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// # use std::pin::Pin;
+/// # use k8s_openapi::api::core::v1::ObjectReference;
+/// # use mizzen_sdk::event::{Broadcaster, Note, Sink};
+/// use mizzen_sdk::event::CorrelatedEvent;
+///
+/// fn check(event: &CorrelatedEvent) {
+///     assert_eq!((event.count, event.combined), (1, false));
+///     assert_eq!(event.occurrence.note.reason, "Created");
+/// }
+/// # struct Check;
+/// # impl Sink for Check {
+/// #     fn send<'a>(&'a mut self, event: &'a CorrelatedEvent) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+/// #         Box::pin(async move { check(event) })
+/// #     }
+/// # }
+/// # let broadcaster = Broadcaster::new(vec![Box::new(Check)]);
+/// # let pod = ObjectReference { name: Some("web".into()), ..ObjectReference::default() };
+/// # broadcaster.recorder("my-controller", "my-controller-0").record(&pod, Note::normal("Created", "Creating", "made a pod"));
+/// # broadcaster.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct CorrelatedEvent {
     /// The latest occurrence.

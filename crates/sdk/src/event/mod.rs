@@ -71,6 +71,13 @@ use correlate::Correlator;
 const ROOM: usize = 1000;
 
 /// The type of an event.
+///
+/// ```
+/// use mizzen_sdk::event::{Note, Severity};
+///
+/// assert_eq!(Note::normal("Created", "Creating", "made a pod").severity, Severity::Normal);
+/// assert_eq!(Severity::Warning.as_str(), "Warning");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// Something expected happened.
@@ -90,6 +97,15 @@ impl Severity {
 }
 
 /// The content of an event.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ObjectReference;
+/// use mizzen_sdk::event::Note;
+///
+/// let node = ObjectReference { kind: Some("Node".into()), name: Some("n1".into()), ..ObjectReference::default() };
+/// let note = Note::warning("FailedPull", "Pulling", "no such image").related(node).annotated("image", "web:1");
+/// assert_eq!(note.annotations["image"], "web:1");
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Note {
     /// The type.
@@ -145,6 +161,33 @@ impl Note {
 }
 
 /// A recorded event: its content, object, source and time.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// # use std::pin::Pin;
+/// # use k8s_openapi::api::core::v1::ObjectReference;
+/// # use mizzen_sdk::event::{Broadcaster, Note, Sink};
+/// use mizzen_sdk::event::CorrelatedEvent;
+///
+/// fn check(event: &CorrelatedEvent) {
+///     let occurrence = &event.occurrence;
+///     assert_eq!(occurrence.regarding.name.as_deref(), Some("web"));
+///     assert_eq!((&*occurrence.controller, &*occurrence.instance), ("my-controller", "my-controller-0"));
+/// }
+/// # struct Check;
+/// # impl Sink for Check {
+/// #     fn send<'a>(&'a mut self, event: &'a CorrelatedEvent) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+/// #         Box::pin(async move { check(event) })
+/// #     }
+/// # }
+/// # let broadcaster = Broadcaster::new(vec![Box::new(Check)]);
+/// # let pod = ObjectReference { name: Some("web".into()), ..ObjectReference::default() };
+/// # broadcaster.recorder("my-controller", "my-controller-0").record(&pod, Note::normal("Created", "Creating", "made a pod"));
+/// # broadcaster.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Occurrence {
     /// The object.
@@ -160,6 +203,16 @@ pub struct Occurrence {
 }
 
 /// A reference to an object, as events have it.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::event::reference;
+///
+/// let mut pod = Pod::default();
+/// pod.metadata.name = Some("web".into());
+/// let reference = reference(&pod, &());
+/// assert_eq!((reference.kind.as_deref(), reference.name.as_deref()), (Some("Pod"), Some("web")));
+/// ```
 pub fn reference<K: Resource>(object: &K, kind: &K::DynamicType) -> ObjectReference {
     object.object_ref(kind)
 }
@@ -172,6 +225,23 @@ enum RecorderMessage {
 }
 
 /// Records events. Cheap to clone.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use k8s_openapi::api::core::v1::ObjectReference;
+/// use mizzen_sdk::event::{Broadcaster, LogSink, Note, Recorder};
+///
+/// fn created(recorder: &Recorder, pod: &ObjectReference) {
+///     recorder.record(pod, Note::normal("Created", "Creating", "made a pod")); // never waits
+/// }
+///
+/// let broadcaster = Broadcaster::new(vec![Box::new(LogSink)]);
+/// created(&broadcaster.recorder("my-controller", "my-controller-0"), &ObjectReference::default());
+/// broadcaster.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Recorder {
     controller: String,
@@ -199,6 +269,20 @@ impl Recorder {
 }
 
 /// Sends recorded events to sinks.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::event::{Broadcaster, LogSink};
+///
+/// let broadcaster = Broadcaster::new(vec![Box::new(LogSink)]);
+/// let recorder = broadcaster.recorder("my-controller", "my-controller-0");
+/// assert_eq!(broadcaster.dropped(), 0);
+/// broadcaster.stop().await; // sends what is queued
+/// # drop(recorder);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Broadcaster {
     channel: Sender<RecorderMessage>,
     dropped: Arc<AtomicU64>,

@@ -26,6 +26,26 @@ const LONGEST_MESSAGE: usize = 1024;
 const WAIT: Duration = Duration::from_secs(10);
 
 /// A destination of events.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use std::pin::Pin;
+/// use mizzen_sdk::event::{Broadcaster, CorrelatedEvent, Sink};
+///
+/// struct Print;
+///
+/// impl Sink for Print {
+///     fn send<'a>(&'a mut self, event: &'a CorrelatedEvent) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+///         Box::pin(async move { println!("{}: {}", event.name, event.occurrence.note.message) })
+///     }
+/// }
+///
+/// let broadcaster = Broadcaster::new(vec![Box::new(Print)]);
+/// # broadcaster.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Sink: Send {
     /// Sends one event. It does not fail: what cannot be sent is lost.
     fn send<'a>(
@@ -35,6 +55,17 @@ pub trait Sink: Send {
 }
 
 /// Writes events to the log.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::event::{Broadcaster, LogSink};
+///
+/// let broadcaster = Broadcaster::new(vec![Box::new(LogSink)]);
+/// # broadcaster.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogSink;
 
@@ -69,6 +100,19 @@ enum EventApi {
 }
 
 /// Writes events to the API server.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::event::{ApiSink, Broadcaster, LogSink};
+///
+/// let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::new(client)), Box::new(LogSink)]);
+/// # broadcaster.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ApiSink {
     /// Makes the client of a reporting instance.
     client_of: Box<dyn Fn(&str) -> Client + Send + Sync>,

@@ -8,6 +8,26 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Decides how long a failed key waits.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::queue::Limiter;
+///
+/// /// Every failed key waits for a minute.
+/// struct Minute;
+///
+/// impl Limiter<String> for Minute {
+///     fn when(&self, _key: &String) -> Duration {
+///         Duration::from_secs(60)
+///     }
+///     fn forget(&self, _key: &String) {}
+///     fn failures(&self, _key: &String) -> usize {
+///         0
+///     }
+/// }
+///
+/// assert_eq!(Minute.when(&"web".into()).as_secs(), 60);
+/// ```
 pub trait Limiter<T>: Send + Sync {
     /// Counts a failure of `key`, and returns how long it waits.
     fn when(&self, key: &T) -> Duration;
@@ -52,6 +72,17 @@ impl<T: Eq + Hash + Clone> Failures<T> {
 }
 
 /// Exponential back-off per key.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::queue::{Exponential, Limiter};
+///
+/// let limiter = Exponential::new(Duration::from_millis(10), Duration::from_millis(30));
+/// let waits = [0; 3].map(|_| limiter.when(&"web").as_millis());
+/// assert_eq!(waits, [10, 20, 30]);
+/// limiter.forget(&"web");
+/// assert_eq!(limiter.when(&"web").as_millis(), 10);
+/// ```
 pub struct Exponential<T> {
     base: Duration,
     max: Duration,
@@ -87,6 +118,15 @@ impl<T: Eq + Hash + Clone + Send + Sync> Limiter<T> for Exponential<T> {
 }
 
 /// A few fast retries, then slow ones.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::queue::{FastSlow, Limiter};
+///
+/// let limiter = FastSlow::new(Duration::from_millis(5), Duration::from_secs(10), 2);
+/// let waits = [0; 3].map(|_| limiter.when(&"web").as_millis());
+/// assert_eq!(waits, [5, 5, 10_000]);
+/// ```
 pub struct FastSlow<T> {
     fast: Duration,
     slow: Duration,
@@ -125,6 +165,18 @@ impl<T: Eq + Hash + Clone + Send + Sync> Limiter<T> for FastSlow<T> {
 }
 
 /// A token bucket for all keys together.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::queue::{Limiter, TokenBucket};
+///
+/// let limiter = TokenBucket::new(10.0, 2);
+/// let waits = ["a", "b", "c", "d"].map(|key| limiter.when(&key).as_millis());
+/// assert_eq!(waits, [0, 0, 100, 200]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TokenBucket {
     per_second: f64,
     burst: f64,
@@ -182,6 +234,19 @@ impl<T> Limiter<T> for TokenBucket {
 }
 
 /// The longest wait of several limiters.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use std::time::Duration;
+/// use mizzen_sdk::queue::{Exponential, Limiter, MaxOf, TokenBucket};
+///
+/// let per_key = Exponential::new(Duration::from_millis(5), Duration::from_secs(1000));
+/// let limiter: MaxOf<&str> = MaxOf(vec![Box::new(per_key), Box::new(TokenBucket::new(10.0, 100))]);
+/// assert_eq!(limiter.when(&"web").as_millis(), 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct MaxOf<T>(pub Vec<Box<dyn Limiter<T>>>);
 
 impl<T> Limiter<T> for MaxOf<T> {
@@ -207,6 +272,15 @@ impl<T> Limiter<T> for MaxOf<T> {
 }
 
 /// Adds jitter to another limiter, so that keys that failed together are not retried together.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::queue::{Exponential, Jittered, Limiter};
+///
+/// let limiter = Exponential::new(Duration::from_millis(100), Duration::from_secs(1));
+/// let limiter = Jittered::new(limiter, 0.5, || 0.2); // in production: mizzen_sdk::clock::rng()
+/// assert_eq!(limiter.when(&"web").as_millis(), 110);
+/// ```
 pub struct Jittered<L> {
     inner: L,
     share: f64,

@@ -8,6 +8,20 @@ use mizzen_metrics::{Collector, Families, Histogram, exponential};
 const BOUNDS: [f64; 10] = exponential(10e-9, 10.0);
 
 /// The metrics of a work queue.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use mizzen_sdk::queue::Queue;
+///
+/// let queue = Queue::new("pods");
+/// queue.add("default/web");
+/// queue.add("default/web");
+/// let metrics = queue.metrics();
+/// assert_eq!((metrics.depth, metrics.adds), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Metrics {
     /// The queue's name.

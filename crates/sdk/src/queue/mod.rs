@@ -47,6 +47,19 @@ use tokio::time::{Instant, sleep_until};
 use state::State;
 
 /// The options of a queue.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use std::time::Duration;
+/// use mizzen_sdk::queue::{Exponential, Options, Queue};
+///
+/// let limiter = Exponential::new(Duration::from_secs(1), Duration::from_secs(60));
+/// let queue: Queue<String> = Queue::with(Options { limiter: Box::new(limiter), ..Options::new("pods") });
+/// # drop(queue);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Options<T> {
     /// Its name in metrics.
     pub name: String,
@@ -77,6 +90,24 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Options<T> {
 }
 
 /// A work queue. Clones share the queue.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use std::time::Duration;
+/// use mizzen_sdk::queue::Queue;
+///
+/// let queue = Queue::new("pods");
+/// queue.add_after("later", Duration::from_secs(60));
+/// queue.add("now");
+/// queue.add_with_priority("urgent", 10);
+/// for expected in ["urgent", "now", "later"] {
+///     assert_eq!(queue.get().await, Some(expected));
+///     queue.done(&expected);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Queue<T>(Arc<QueueInner<T>>);
 
 struct QueueInner<T> {

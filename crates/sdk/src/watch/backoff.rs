@@ -7,6 +7,20 @@ use tokio::time::Instant;
 use crate::clock::{self, Rng};
 
 /// Exponential back-off with jitter. It resets after a time without failures.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+/// use std::sync::Arc;
+/// use mizzen_sdk::watch::Backoff;
+///
+/// let mut backoff = Backoff::default();
+/// backoff.rng = Arc::new(|| 0.0); // no jitter
+/// let waits = [0; 3].map(|_| backoff.next_wait().as_millis());
+/// assert_eq!(waits, [800, 1600, 3200]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Backoff {
     /// The first wait.

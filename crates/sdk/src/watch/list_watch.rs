@@ -14,6 +14,20 @@ use crate::cache::{Entry, Version, field};
 use crate::fifo::Delta;
 
 /// How the initial objects are read.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::watch::{Initial, ListWatch};
+///
+/// let mut pods: ListWatch<Pod> = ListWatch::all(client);
+/// pods.initial = Initial::Stream; // a WatchList
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initial {
     /// By a list, with this page size.
@@ -23,6 +37,22 @@ pub enum Initial {
 }
 
 /// What to list and watch.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::watch::ListWatch;
+///
+/// let mut namespaces: ListWatch<Namespace> = ListWatch::all(client);
+/// namespaces.fields = Some("metadata.name=default".into());
+/// namespaces.metadata_only = true;
+/// assert_eq!(namespaces.path(), "/api/v1/namespaces");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ListWatch<K> {
     client: Client,
     path: String,
@@ -55,6 +85,13 @@ impl<K> Clone for ListWatch<K> {
 }
 
 /// Why a list or watch failed.
+///
+/// ```
+/// use mizzen_sdk::watch::WatchError;
+///
+/// let error = WatchError::Expired("410".into());
+/// assert_eq!(error.to_string(), "the version is too old: 410");
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The resource version is too old; list again.
@@ -82,6 +119,21 @@ impl WatchError {
 }
 
 /// A page of a list.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::watch::ListWatch;
+///
+/// let namespaces: ListWatch<Namespace> = ListWatch::all(client);
+/// let page = namespaces.list("", "").await?;
+/// assert!(page.next.is_empty() && !page.entries.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Page<K> {
     /// The objects.
@@ -285,6 +337,22 @@ fn read_entry<K>(object: &RawValue, forget: bool) -> Result<Entry<K>, serde_json
 }
 
 /// A running watch.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::watch::{ListWatch, WatchEvent, WatchStream};
+///
+/// let namespaces: ListWatch<Namespace> = ListWatch::all(client);
+/// let mut watch: WatchStream<Namespace> = namespaces.watch("0", 60).await?;
+/// let event = watch.next().await?.expect("the watch is open");
+/// assert!(matches!(event, WatchEvent::Delta(delta) if !delta.is_gone()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct WatchStream<K> {
     body: std::pin::Pin<Box<dyn AsyncBufRead + Send>>,
     line: Vec<u8>,
@@ -293,6 +361,22 @@ pub struct WatchStream<K> {
 }
 
 /// One event of a watch.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::watch::{ListWatch, WatchEvent, WatchStream};
+///
+/// let namespaces: ListWatch<Namespace> = ListWatch::all(client);
+/// let mut watch: WatchStream<Namespace> = namespaces.watch("0", 60).await?;
+/// let event = watch.next().await?.expect("the watch is open");
+/// assert!(matches!(event, WatchEvent::Delta(delta) if !delta.is_gone()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub enum WatchEvent<K> {
     /// A change of an object.

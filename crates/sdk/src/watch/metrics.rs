@@ -8,6 +8,13 @@ use crate::cache::Version;
 use mizzen_metrics::{Collector, Families, Summary};
 
 /// The metrics of a reflector.
+///
+/// ```
+/// use mizzen_sdk::watch::Meter;
+///
+/// let metrics = Meter::new("pods").read();
+/// assert_eq!((&*metrics.name, metrics.lists, metrics.watches), ("pods", 0, 0));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
     /// The name of its source.
@@ -100,6 +107,14 @@ impl Collector for Metrics {
 }
 
 /// Counts what a reflector does. Clones share the counters.
+///
+/// ```
+/// use mizzen_sdk::metrics::Families;
+/// use mizzen_sdk::watch::Meter;
+///
+/// let text = Families::of(&[&Meter::new("pods").read()]).to_string();
+/// assert!(text.contains(r#"reflector_lists_total{name="pods"} 0"#));
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Arc<Mutex<Metrics>>);
 

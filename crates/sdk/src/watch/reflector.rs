@@ -25,6 +25,31 @@ const TOO_SHORT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Receives the changes of a reflector.
+///
+/// ```
+/// use mizzen_sdk::Object;
+/// use mizzen_sdk::cache::{Entry, Version};
+/// use mizzen_sdk::fifo::Delta;
+/// use mizzen_sdk::watch::Sink;
+///
+/// /// Counts changes.
+/// #[derive(Default)]
+/// struct Count(usize);
+///
+/// impl Sink<Object> for Count {
+///     fn replace(&mut self, entries: Vec<Entry<Object>>, _: Version) {
+///         self.0 = entries.len();
+///     }
+///     fn change(&mut self, _: Delta<Object>) {
+///         self.0 += 1;
+///     }
+///     fn bookmark(&mut self, _: Version) {}
+/// }
+///
+/// let mut count = Count::default();
+/// count.bookmark(Version(7)); // it may be given to `Reflector::new`
+/// assert_eq!(count.0, 0);
+/// ```
 pub trait Sink<K>: Send {
     /// Replaces all known objects.
     fn replace(&mut self, entries: Vec<Entry<K>>, version: Version);
@@ -79,12 +104,50 @@ impl<K: Send + Sync> Sink<K> for Store<K> {
 }
 
 /// Called on every failure; the reflector retries regardless.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mizzen_sdk::watch::{ErrorHandler, WatchError};
+///
+/// let on_error: ErrorHandler = Arc::new(|error| eprintln!("{error}; trying again"));
+/// on_error(&WatchError::Expired("410".into()));
+/// ```
 pub type ErrorHandler = Arc<dyn Fn(&WatchError) + Send + Sync>;
 
 /// Changes an object's JSON before it is cached.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mizzen_sdk::watch::Transform;
+/// use serde_json::json;
+///
+/// let drop_data: Transform = Arc::new(|object| object["data"] = json!(null));
+/// let mut object = json!({"data": {"a": "b"}});
+/// drop_data(&mut object);
+/// assert_eq!(object, json!({"data": null}));
+/// ```
 pub type Transform = Arc<dyn Fn(&mut serde_json::Value) + Send + Sync>;
 
 /// Reflects a kind into a sink.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use mizzen_sdk::Key;
+/// use mizzen_sdk::cache::Store;
+/// use mizzen_sdk::watch::{ListWatch, Reflector};
+///
+/// let store: Store<Namespace> = Store::new();
+/// tokio::spawn(Reflector::new(ListWatch::all(client), store.clone()).run());
+/// while store.get(&Key::cluster("default")).is_none() {
+///     tokio::task::yield_now().await;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Reflector<K, S> {
     source: ListWatch<K>,
     sink: S,

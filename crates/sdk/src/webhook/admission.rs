@@ -19,6 +19,15 @@ use crate::object::Object;
 pub(super) const ADMISSION_VERSION: &str = "admission.k8s.io/v1";
 
 /// The operation of a request.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_sdk::webhook::{Operation, Rule};
+///
+/// let rule = Rule::kind::<Pod>().operations([Operation::Create, Operation::Delete]);
+/// assert_eq!(Operation::Delete.name(), "DELETE");
+/// # drop(rule);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {

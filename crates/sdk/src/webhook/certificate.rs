@@ -22,6 +22,17 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use crate::failure_log::FailureLog;
 
 /// A certificate chain and its key, as PEM.
+///
+/// ```
+/// use mizzen_sdk::webhook::{Authority, KeyPem, Validity};
+///
+/// let (validity, now) = (Validity::default(), 1_800_000_000);
+/// let pair: KeyPem = Authority::generate("shop", &validity, now)?.sign(&["shop.default.svc".into()], &validity, now)?;
+/// assert!(!format!("{pair:?}").contains("PRIVATE KEY")); // keys are not logged
+/// let serving = pair.serving()?;
+/// # drop(serving);
+/// # Ok::<(), mizzen_sdk::webhook::CertificateError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyPem {
     /// The certificates, the leaf first.
@@ -48,6 +59,13 @@ impl fmt::Debug for KeyPem {
 }
 
 /// Why a certificate cannot be used.
+///
+/// ```
+/// use mizzen_sdk::webhook::{CertificateError, KeyPem};
+///
+/// let empty = KeyPem { certificate: String::new(), key: String::new() };
+/// assert!(matches!(empty.serving(), Err(CertificateError::Invalid(_))));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// It is not a certificate with its key.
@@ -69,6 +87,19 @@ impl From<rcgen::Error> for CertificateError {
 
 /// The certificate of a server. It can be replaced while the server runs: new connections use the
 /// new one. Cheap to clone; all clones are replaced together.
+///
+/// ```
+/// use mizzen_sdk::webhook::{Authority, Validity};
+///
+/// let (validity, now) = (Validity::default(), 1_800_000_000);
+/// let authority = Authority::generate("shop", &validity, now)?;
+/// let sign = || authority.sign(&["shop.default.svc".into()], &validity, now);
+/// let serving = sign()?.serving()?;
+/// let before = serving.leaf();
+/// serving.replace(&sign()?)?; // the server that serves it goes on
+/// assert_ne!(serving.leaf(), before);
+/// # Ok::<(), mizzen_sdk::webhook::CertificateError>(())
+/// ```
 #[derive(Clone)]
 pub struct ServingCertificate(Arc<RwLock<Arc<CertifiedKey>>>);
 
@@ -150,6 +181,14 @@ impl ResolvesServerCert for ServingCertificate {
 }
 
 /// The files of a certificate and its key.
+///
+/// ```
+/// use mizzen_sdk::webhook::{CertificateFiles, ServingCertificate};
+///
+/// let files = CertificateFiles::in_directory("/no/such/mount");
+/// assert!(files.key.ends_with("tls.key"));
+/// assert!(ServingCertificate::from_files(&files).is_err());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The certificates, the leaf first, as PEM.
@@ -197,6 +236,15 @@ fn certified(pair: &KeyPem) -> Result<Arc<CertifiedKey>, CertificateError> {
 }
 
 /// How long certificates are valid, and when they are renewed.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::webhook::Validity;
+///
+/// const DAY: Duration = Duration::from_secs(86_400);
+/// let validity = Validity { leaf: 30 * DAY, renew_before: 10 * DAY, ..Validity::default() };
+/// assert_eq!(validity.authority, 3650 * DAY);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Validity {
     /// The validity of an authority.

@@ -28,6 +28,19 @@ const API_SERVICES: ResourceType =
 const TRIES: usize = 5;
 
 /// An object that needs a CA bundle, by name.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::webhook::InjectionTarget;
+///
+/// let target = InjectionTarget::Conversion("ovens.shop.example.com".into());
+/// target.inject(&client, "-----BEGIN CERTIFICATE-----").await?; // what does not exist is left out
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InjectionTarget {
     /// All webhooks of a MutatingWebhookConfiguration.

@@ -37,6 +37,14 @@ const MAX_AUTHORITIES: usize = 3;
 const TRIES: usize = 5;
 
 /// Where certificates are kept, and for which names.
+///
+/// ```
+/// use mizzen_sdk::webhook::{Endpoint, InjectionTarget, RotationOptions};
+///
+/// let endpoint = Endpoint::service("shop", "shop-webhook");
+/// let mut options = RotationOptions::new("shop", "shop-webhook-certificates", endpoint.names());
+/// options.targets = vec![InjectionTarget::ApiService("v1.shop.example.com".into())];
+/// ```
 #[derive(Clone)]
 pub struct RotationOptions {
     /// The namespace of the Secret.
@@ -75,6 +83,20 @@ impl RotationOptions {
 }
 
 /// Why certificates could not be made or distributed.
+///
+/// ```
+/// # use mizzen_apiserver::User;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+/// use mizzen_sdk::webhook::{CertificateRotator, RotationError, RotationOptions};
+///
+/// let options = RotationOptions::new("no-such-namespace", "webhook", vec!["shop.default.svc".into()]);
+/// let error = CertificateRotator::start(client, options).await.err().expect("no namespace, no Secret");
+/// assert!(matches!(error, RotationError::Request(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum RotationError {
     /// A request failed.

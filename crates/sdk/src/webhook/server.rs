@@ -21,6 +21,16 @@ use super::hook::Webhook;
 use crate::object::Object;
 
 /// The limits of a webhook server.
+///
+/// ```
+/// use std::time::Duration;
+/// use mizzen_sdk::webhook::{Limits, Server};
+///
+/// let limits = Limits { timeout: Duration::from_secs(5), ..Limits::default() };
+/// let server = Server::builder("shop").limits(limits).build()?;
+/// # drop(server);
+/// # Ok::<(), mizzen_sdk::webhook::BuildError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// The largest AdmissionReview. It has an object and its old version, of at most 3 MiB each.
@@ -53,7 +63,20 @@ impl Default for Limits {
 
 /// The handlers of a webhook server, before it is built.
 ///
-/// See [`Server`] for an example.
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use mizzen_sdk::webhook::{AdmissionRequest, Builder, Denied, Rule, Server, Webhook};
+///
+/// async fn check(request: AdmissionRequest<ConfigMap>) -> Result<(), Denied> {
+///     request.object()?.data.as_ref().map(drop).ok_or_else(|| Denied::new("no data"))
+/// }
+///
+/// let builder: Builder = Server::builder("shop")
+///     .webhook(Webhook::validating("configs.shop.example.com", Rule::kind::<ConfigMap>(), check));
+/// let server = builder.build()?;
+/// # drop(server);
+/// # Ok::<(), mizzen_sdk::webhook::BuildError>(())
+/// ```
 #[derive(Default)]
 pub struct Builder {
     name: String,
@@ -63,6 +86,15 @@ pub struct Builder {
 }
 
 /// Why a webhook server cannot be built.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use mizzen_sdk::webhook::{Rule, Server, Webhook};
+///
+/// let webhook = Webhook::defaulting("a.shop.example.com", Rule::kind::<ConfigMap>(), |_: &mut ConfigMap| {});
+/// let error = Server::builder("shop").webhook(webhook.clone()).webhook(webhook).build().err();
+/// assert!(error.is_some_and(|error| error.to_string().starts_with("two webhooks")));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// Two handlers have the same path.

@@ -3,6 +3,7 @@
 mod adoption;
 mod controller;
 mod convert;
+mod documented;
 mod election;
 mod event;
 mod fifo;

@@ -1,0 +1,103 @@
+//! Does every public type, trait and free function have an example?
+//!
+//! The sources are read as text: a public item at the left margin, and the doc comment above it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Items without an example, and why.
+const EXEMPT: &[(&str, &str)] = &[("convert/derived.rs", "hidden: only derived code calls it")];
+
+/// A public item of a source file.
+struct PublicItem {
+    line: usize,
+    name: String,
+    has_example: bool,
+}
+
+/// The public types, traits and free functions of a source, up to its tests.
+fn public_items(source: &str) -> Vec<PublicItem> {
+    let (mut items, mut has_example) = (Vec::new(), false);
+    for (line, text) in source.lines().enumerate() {
+        if text == "#[cfg(test)]" {
+            break;
+        }
+        if let Some(doc) = text.strip_prefix("///") {
+            has_example |= doc.trim_start().starts_with("```");
+            continue;
+        }
+        // Attributes stand between a doc comment and its item, some of them on several lines.
+        if text.starts_with("#[") || text.starts_with([' ', ')']) {
+            continue;
+        }
+        let mut words = text.split([' ', '<', '(', '{', ';', ':', '=']);
+        if words.next() == Some("pub") {
+            let mut words = words.skip_while(|word| ["async", "const", "unsafe"].contains(word));
+            let kind = words.next().unwrap_or_default();
+            if ["struct", "enum", "trait", "fn", "type"].contains(&kind) {
+                let name = words.next().unwrap_or_default().to_owned();
+                items.push(PublicItem {
+                    line: line + 1,
+                    name,
+                    has_example,
+                });
+            }
+        }
+        has_example = false;
+    }
+    items
+}
+
+/// All Rust files below a directory.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files = Vec::new();
+    for path in entries {
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn every_public_type_trait_and_function_has_an_example() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (mut n_items, mut missing) = (0, Vec::new());
+    for root in [crates.join("sdk/src"), crates.join("sdk-derive/src")] {
+        for file in sources(&root) {
+            let name = file.strip_prefix(&root).unwrap().to_str().unwrap();
+            if EXEMPT.iter().any(|(exempt, _)| *exempt == name) {
+                continue;
+            }
+            for item in public_items(&fs::read_to_string(&file).unwrap()) {
+                n_items += 1;
+                if !item.has_example {
+                    missing.push(format!("{name}:{} {}", item.line, item.name));
+                }
+            }
+        }
+    }
+    assert!(n_items > 200, "only {n_items} public items were found");
+    assert!(missing.is_empty(), "without an example: {missing:#?}");
+}
+
+#[test]
+fn an_item_without_an_example_is_found() {
+    let source = "/// Has one.\n///\n/// ```\n/// ```\n#[derive(\n    Debug\n)]\npub struct Shown<K>(K);\n\
+                  /// Has none.\npub async fn hidden() {\n    pub fn inner() {}\n}\n\
+                  pub(crate) fn private() {}\npub const NAME: &str = \"\";\n";
+    let found: Vec<_> = public_items(source)
+        .into_iter()
+        .map(|item| (item.name, item.has_example))
+        .collect();
+    assert_eq!(
+        found,
+        [("Shown".to_owned(), true), ("hidden".to_owned(), false)]
+    );
+}
