@@ -1,4 +1,4 @@
-//! The input of both sides: 100,000 pods in pages, then updates without pause.
+//! The input of both sides: pods in pages, then updates.
 //!
 //! Pages are encoded before the measurement, so that only the reader's work is measured.
 
@@ -57,10 +57,11 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// A client, and the sender of its watch lines.
-    pub(crate) fn open() -> (Client, Sender<Bytes>) {
+    /// A client of so many pods, and the sender of its watch lines.
+    pub(crate) fn open(n_pods: usize) -> (Client, Sender<Bytes>) {
         let (sender, updates) = channel(64);
-        let pages = (0..N_PODS).step_by(PAGE).map(page).collect();
+        let pages = (0..n_pods).step_by(PAGE);
+        let pages = pages.map(|first| page(first, n_pods)).collect();
         let feed = Feed {
             pages: Arc::new(pages),
             updates: Arc::new(Mutex::new(Some(updates))),
@@ -89,9 +90,9 @@ impl Feed {
     }
 }
 
-fn page(first: usize) -> Bytes {
+fn page(first: usize, n_pods: usize) -> Bytes {
     let last = first + PAGE;
-    let next = if last < N_PODS {
+    let next = if last < n_pods {
         last.to_string()
     } else {
         String::new()
@@ -110,14 +111,19 @@ fn page(first: usize) -> Bytes {
     text.into()
 }
 
+/// Writes a watch line.
+pub(crate) fn write_update(text: &mut String, number: usize, version: usize) {
+    text.push_str(r#"{"type":"MODIFIED","object":"#);
+    write_pod(text, number, version);
+    text.push_str("}\n");
+}
+
 /// Sends updates of one pod after the other, up to `n_updates`.
 pub(crate) async fn update(sender: Sender<Bytes>, n_updates: usize) -> Sender<Bytes> {
     for first in (0..n_updates).step_by(LINES) {
         let mut text = String::with_capacity(LINES * (POD.len() + 100));
         for at in first..first + LINES {
-            text.push_str(r#"{"type":"MODIFIED","object":"#);
-            write_pod(&mut text, at % N_PODS, LISTED + 1 + at);
-            text.push_str("}\n");
+            write_update(&mut text, at % N_PODS, LISTED + 1 + at);
         }
         if sender.send(text.into()).await.is_err() {
             break;

@@ -18,7 +18,7 @@ const TIME: Duration = Duration::from_secs(3);
 pub(crate) fn measure() -> Figures {
     let runtime = runtime();
     let informer: Informer<Pod> = runtime.block_on(async {
-        let (client, sender) = Feed::open();
+        let (client, sender) = Feed::open(N_PODS);
         let informer = Informer::new(ListWatch::all(client));
         informer.add_index("owner", by_owner());
         informer.start();

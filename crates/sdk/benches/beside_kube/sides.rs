@@ -30,7 +30,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The resident memory of this process in MB.
-fn resident() -> f64 {
+pub(crate) fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status
         .lines()
@@ -72,7 +72,7 @@ impl Heard {
 
 /// Measures one side. `follow` returns when the cache has synced.
 async fn measure<F: Future<Output = ()>>(begin: impl FnOnce(kube::Client, Heard) -> F) -> Figures {
-    let (client, sender) = Feed::open();
+    let (client, sender) = Feed::open(N_PODS);
     let heard = Heard::default();
     let (before, computed_before, started) = (resident(), computed(), Instant::now());
     begin(client, heard.clone()).await;
