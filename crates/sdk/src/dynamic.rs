@@ -240,6 +240,24 @@ impl DynamicClient {
     }
 
     /// Creates a subresource of an object, such as `binding` or `eviction`.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// # let pod = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"containers":[{"name":"web","image":"web"}]}}"#)?;
+    /// # mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::PODS, &pod).await?;
+    /// use mizzen_sdk::Key;
+    /// use mizzen_sdk::dynamic::DynamicClient;
+    /// use mizzen_sdk::resource::PODS;
+    /// use mizzen_value::value;
+    ///
+    /// let binding = value!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n1"}});
+    /// DynamicClient::new(client).create_at(&PODS, &Key::new("default", "web"), "binding", &binding).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn create_at(
         &self,
         of: &ResourceType,
@@ -269,6 +287,23 @@ impl DynamicClient {
     }
 
     /// Updates a subresource of an object.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// # let pod = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"containers":[{"name":"web","image":"web"}]}}"#)?;
+    /// # let mut pod = mizzen_sdk::dynamic::DynamicClient::new(client.clone()).create(&mizzen_sdk::resource::PODS, &pod).await?;
+    /// use mizzen_sdk::dynamic::DynamicClient;
+    /// use mizzen_sdk::resource::PODS;
+    ///
+    /// pod.entry("status").set("phase", "Running");
+    /// let pod = DynamicClient::new(client).update_at(&PODS, "status", &pod).await?; // or update_status
+    /// assert_eq!(pod["status"]["phase"].str(), "Running");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn update_at(
         &self,
         of: &ResourceType,
@@ -316,6 +351,20 @@ impl DynamicClient {
     }
 
     /// Deletes all matching objects in a namespace.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::dynamic::{DeleteOptions, DynamicClient, ListOptions};
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    ///
+    /// let which = ListOptions { labels: "app=web".into(), ..ListOptions::default() };
+    /// DynamicClient::new(client).delete_collection(&CONFIG_MAPS, "default", &which, &DeleteOptions::default()).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn delete_collection(
         &self,
         of: &ResourceType,
@@ -334,6 +383,19 @@ impl DynamicClient {
     }
 
     /// Sends a request to any path.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::dynamic::DynamicClient;
+    ///
+    /// let version = DynamicClient::new(client).raw(http::Method::GET, "/version", None).await?;
+    /// assert_eq!(version["major"].str(), "1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn raw(
         &self,
         method: Method,

@@ -74,6 +74,18 @@ impl<T: Eq + Hash + Clone> Expectations<T> {
     }
 
     /// Expects these deletions.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::expectations::Expectations;
+    ///
+    /// let expectations = Expectations::default();
+    /// expectations.expect_deletions(&"default/web", ["pod-1".to_owned()]);
+    /// assert!(!expectations.is_satisfied(&"default/web"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn expect_deletions(&self, key: &T, names: impl IntoIterator<Item = String>) {
         self.change(key, |expected| expected.deletions.extend(names));
     }
@@ -97,6 +109,20 @@ impl<T: Eq + Hash + Clone> Expectations<T> {
     }
 
     /// Records an observed or failed deletion.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::expectations::Expectations;
+    ///
+    /// let expectations = Expectations::default();
+    /// expectations.expect_deletions(&"default/web", ["pod-1".to_owned()]);
+    /// expectations.deletion_observed(&"default/web", "pod-1");
+    /// expectations.deletion_observed(&"default/web", "pod-1"); // once more does not matter
+    /// assert!(expectations.is_satisfied(&"default/web"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deletion_observed(&self, key: &T, name: &str) {
         if let Some(expected) = self.expected.lock().get_mut(key) {
             expected.deletions.remove(name);

@@ -218,6 +218,17 @@ impl<K> DeltaFifo<K> {
     }
 
     /// The key under which the deltas of an object are collected.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Entry, Store};
+    /// use mizzen_sdk::fifo::DeltaFifo;
+    ///
+    /// let fifo: DeltaFifo<Object> = DeltaFifo::new(Store::new());
+    /// let web: Entry<Object> = Entry::new(*br#"{"metadata":{"name":"web"}}"#)?;
+    /// assert_eq!(fifo.key_of(&web).to_string(), "web");
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn key_of<'a>(&self, entry: &'a Entry<K>) -> Cow<'a, Key> {
         self.0.known.key_of(entry)
     }
@@ -281,6 +292,22 @@ impl<K> DeltaFifo<K> {
     }
 
     /// Queues all known objects without queued changes for a resync.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Entry, Store};
+    /// use mizzen_sdk::fifo::DeltaFifo;
+    ///
+    /// let known: Store<Object> = Store::new();
+    /// known.insert(Entry::new(*br#"{"metadata":{"name":"web"}}"#)?);
+    /// let fifo = DeltaFifo::new(known);
+    /// fifo.resync();
+    /// assert_eq!(fifo.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn resync(&self) {
         let mut state = self.0.state.lock();
         for entry in self.known() {
@@ -293,6 +320,20 @@ impl<K> DeltaFifo<K> {
     }
 
     /// Advances the version without a change.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Store, Version};
+    /// use mizzen_sdk::fifo::DeltaFifo;
+    ///
+    /// let fifo: DeltaFifo<Object> = DeltaFifo::new(Store::new());
+    /// fifo.advance(Version(7)); // a bookmark
+    /// assert_eq!(fifo.pop(10).await.expect("it is open").version, Version(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn advance(&self, version: Version) {
         let mut state = self.0.state.lock();
         state.version = state.version.max(version);
@@ -335,11 +376,36 @@ impl<K> DeltaFifo<K> {
     }
 
     /// The keys of the queued objects, in the order in which they will be popped.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Entry, Store};
+    /// use mizzen_sdk::fifo::{Delta, DeltaFifo};
+    ///
+    /// let fifo: DeltaFifo<Object> = DeltaFifo::new(Store::new());
+    /// let web: Entry<Object> = Entry::new(*br#"{"metadata":{"name":"web"}}"#)?;
+    /// fifo.push(Delta::Added(web));
+    /// assert_eq!(fifo.list_keys()[0].name(), "web");
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn list_keys(&self) -> Vec<Key> {
         self.0.state.lock().order.iter().cloned().collect()
     }
 
     /// The deltas that are queued under `key`; they stay in the queue.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Entry, Store};
+    /// use mizzen_sdk::fifo::{Delta, DeltaFifo};
+    ///
+    /// let fifo: DeltaFifo<Object> = DeltaFifo::new(Store::new());
+    /// let web: Entry<Object> = Entry::new(*br#"{"metadata":{"name":"web"}}"#)?;
+    /// let key = web.key().clone();
+    /// fifo.push(Delta::Added(web));
+    /// assert_eq!(fifo.get_by_key(&key).map(|deltas| deltas.len()), Some(1));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn get_by_key(&self, key: &Key) -> Option<Deltas<K>> {
         self.0.state.lock().deltas.get(key).cloned()
     }

@@ -1,8 +1,36 @@
 //! A client library for Kubernetes controllers, as client-go is: the parts that every controller is
 //! made of, each usable alone, on the `kube` crate's client.
 //!
-//! ```no_run
-//! # async fn print_pods(client: kube::Client) {
+//! ```
+//! # use mizzen_apiserver::User;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! use k8s_openapi::api::core::v1::Namespace;
+//! use mizzen_sdk::Key;
+//! use mizzen_sdk::controller::{Action, Context, Controller, typed};
+//! # let (done, reconciled) = tokio::sync::oneshot::channel();
+//! # let done = parking_lot::Mutex::new(Some(done));
+//!
+//! let context = Context::new(client).named("greeter");
+//! let controller = Controller::for_kind(&context, typed::<Namespace>()).reconcile(move |key: Key, _| {
+//!     println!("hello, {key}");
+//! #   drop(done.lock().take());
+//!     async { Ok(Action::done()) }
+//! });
+//! # let stop = async { drop::<Result<(), _>>(reconciled.await) };
+//! controller.run(stop).await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`controller`] has a whole example, and [`manager`] runs several controllers with webhooks, leader
+//! election and shared caches. Each part below is used alone, too: a shared informer, for example, is
+//!
+//! ```
+//! # use mizzen_apiserver::User;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! use mizzen_sdk::Object;
 //! use mizzen_sdk::informer::{Event, Informer};
 //! use mizzen_sdk::resource::PODS;
@@ -10,8 +38,12 @@
 //!
 //! let pods: Informer<Object> = Informer::new(ListWatch::at(client, PODS.path("default")));
 //! pods.add_handler(|event: Event<Object>| println!("{}", event.key()));
-//! pods.run().await;
-//! # }
+//! pods.start();
+//! pods.wait_for_sync().await;
+//! assert!(pods.lister().list()?.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! | part | what it has |

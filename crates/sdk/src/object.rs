@@ -78,6 +78,14 @@ impl Object {
     }
 
     /// The value of an annotation.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    ///
+    /// let pod = Object::parse(br#"{"metadata":{"annotations":{"note":"hi"},"ownerReferences":[{"uid":"x"},{"uid":"o","controller":true}]}}"#)?;
+    /// assert_eq!(pod.annotation("note"), Some("hi"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.meta("annotations")[name].as_str()
     }
@@ -101,11 +109,27 @@ impl Object {
     }
 
     /// Its owner references.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    ///
+    /// let pod = Object::parse(br#"{"metadata":{"annotations":{"note":"hi"},"ownerReferences":[{"uid":"x"},{"uid":"o","controller":true}]}}"#)?;
+    /// assert_eq!(pod.owners().len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn owners(&self) -> &[Value] {
         self.meta("ownerReferences").list()
     }
 
     /// The owner reference of its controller.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    ///
+    /// let pod = Object::parse(br#"{"metadata":{"annotations":{"note":"hi"},"ownerReferences":[{"uid":"x"},{"uid":"o","controller":true}]}}"#)?;
+    /// assert_eq!(pod.controller().map(|owner| owner["uid"].str()), Some("o"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn controller(&self) -> Option<&Value> {
         owner_references::controller_of(self)
     }

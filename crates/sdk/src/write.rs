@@ -399,6 +399,25 @@ impl Applier {
     }
 
     /// The same for an object's status.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use kube::Api;
+    /// use mizzen_sdk::write::Applier;
+    /// use serde_json::json;
+    ///
+    /// let namespaces: Api<Namespace> = Api::all(client);
+    /// let conditions = json!([{"type": "Ready", "status": "True"}]);
+    /// let wanted = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}, "status": {"conditions": conditions}});
+    /// let namespace = Applier::new("my-controller").apply_status(&namespaces, "default", &wanted).await?;
+    /// assert!(namespace.status.and_then(|status| status.conditions).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn apply_status<K, P>(&self, api: &Api<K>, name: &str, wanted: &P) -> Result<K, Error>
     where
         K: Clone + DeserializeOwned + Debug,

@@ -183,6 +183,15 @@ impl<K> Entry<K> {
     }
 
     /// Its JSON text.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::Entry;
+    ///
+    /// let entry: Entry<Object> = Entry::new(*br#"{"metadata":{"name":"web"}}"#)?;
+    /// assert_eq!(entry.text(), br#"{"metadata":{"name":"web"}}"#);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn text(&self) -> &[u8] {
         &self.0.text
     }

@@ -77,6 +77,17 @@ impl<K: DeserializeOwned> Lister<K> {
     }
 
     /// All objects that `wanted` accepts; only those are decoded.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Entry, Lister, Store};
+    ///
+    /// let store: Store<Object> = Store::new();
+    /// store.insert(Entry::new(*br#"{"metadata":{"name":"web"}}"#)?);
+    /// let found = Lister::new(store).list_where(|entry| entry.key().name().starts_with('d'))?;
+    /// assert!(found.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn list_where(
         &self,
         wanted: impl Fn(&Entry<K>) -> bool,
@@ -116,6 +127,19 @@ impl<K: DeserializeOwned> Lister<K> {
     }
 
     /// Waits until the cache has a resource version.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Lister, Store, Version};
+    ///
+    /// let store: Store<Object> = Store::new();
+    /// store.replace(Vec::new(), Version(7));
+    /// Lister::new(store).wait_for(Version(7)).await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn wait_for(&self, version: Version) {
         self.store.wait_for(version).await;
     }

@@ -115,6 +115,15 @@ impl<K> Store<K> {
     }
 
     /// The key under which an object is kept.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Entry, Store};
+    ///
+    /// let entry: Entry<Object> = Entry::new(*br#"{"metadata":{"name":"web","namespace":"shop"}}"#)?;
+    /// assert_eq!(Store::new().key_of(&entry).to_string(), "shop/web");
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn key_of<'a>(&self, entry: &'a Entry<K>) -> Cow<'a, Key> {
         match &self.0.key_function {
             Some(function) => Cow::Owned(function(entry)),
@@ -167,6 +176,16 @@ impl<K> Store<K> {
     }
 
     /// Advances the version up to which the store is complete.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Store, Version};
+    ///
+    /// let store: Store<Object> = Store::new();
+    /// store.advance(Version(7)); // a bookmark
+    /// store.advance(Version(5)); // never backwards
+    /// assert_eq!(store.version(), Version(7));
+    /// ```
     pub fn advance(&self, version: Version) {
         self.0.version.send_if_modified(|known| {
             let newer = version > *known;
@@ -181,6 +200,20 @@ impl<K> Store<K> {
     }
 
     /// Waits until the store has a resource version, to read one's own write.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Store, Version};
+    ///
+    /// let store: Store<Object> = Store::new();
+    /// let writer = store.clone();
+    /// tokio::spawn(async move { writer.advance(Version(7)) });
+    /// store.wait_for(Version(7)).await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn wait_for(&self, version: Version) {
         let mut known = self.0.version.subscribe();
         // The sender lives as long as the store, so this cannot fail.
@@ -263,6 +296,18 @@ impl<K> Snapshot<K> {
     }
 
     /// All values of an index. `None` if there is no such index.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::cache::{Entry, Store, by_label};
+    ///
+    /// let store: Store<Object> = Store::new();
+    /// store.add_index("app", by_label("app"));
+    /// store.insert(Entry::new(*br#"{"metadata":{"name":"web","labels":{"app":"shop"}}}"#)?);
+    /// let snapshot = store.snapshot();
+    /// assert_eq!(snapshot.index_values("app").expect("there is this index").collect::<Vec<_>>(), ["shop"]);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn index_values(&self, index: &str) -> Option<impl Iterator<Item = &str>> {
         Some(self.indexes.get(index)?.values())
     }

@@ -194,6 +194,30 @@ impl<P> Builder<P> {
 
     /// Watches another kind: `handle` enqueues keys for an event, where a map of objects does not
     /// suffice.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use std::time::Duration;
+    /// use mizzen_sdk::{Key, Object};
+    /// use mizzen_sdk::controller::{Action, Context, Controller};
+    /// use mizzen_sdk::informer::Event;
+    /// use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
+    ///
+    /// let context = Context::new(client).named("cleaner");
+    /// let controller = Controller::for_kind(&context, &CONFIG_MAPS)
+    ///     .watches_events(&SECRETS, |event: &Event<Object>, queue| {
+    ///         if let Event::Deleted { last, .. } = event {
+    ///             queue.add_after(last.key().clone(), Duration::from_secs(60)); // a while after the secret
+    ///         }
+    ///     })
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) });
+    /// # drop(controller);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn watches_events<D>(
         self,
         source: impl Into<Source<D>>,
@@ -255,12 +279,50 @@ impl<P> Builder<P> {
     }
 
     /// The name of the queue in metrics, if it is not that of the controller.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::{Key, ResourceType};
+    /// use mizzen_sdk::controller::{Action, Context, Controller, dynamic};
+    /// use mizzen_sdk::metrics::Families;
+    ///
+    /// let ovens = ResourceType::namespaced("shop.example.com", "v1", "ovens", "Oven");
+    /// let controller = Controller::for_kind(&Context::new(client).named("ovens"), dynamic(&ovens))
+    ///     .queue_name("oven-work")
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) });
+    /// assert!(Families::of(&[&controller.metrics()]).to_string().contains(r#"workqueue_depth{name="oven-work"}"#));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn queue_name(mut self, name: impl Into<String>) -> Builder<P> {
         self.queue_name = Some(name.into());
         self
     }
 
     /// The work queue, if it is shared with other tasks. It has its own name and rate limiter.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::Key;
+    /// use mizzen_sdk::controller::{Action, Context, Controller};
+    /// use mizzen_sdk::queue::Queue;
+    ///
+    /// let queue: Queue<Key> = Queue::new("alerts");
+    /// queue.add(Key::cluster("disk-full")); // from anywhere, not only from events
+    /// let context = Context::new(client).named("alerts");
+    /// let controller = Controller::for_keys(&context)
+    ///     .queue(queue.clone())
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) });
+    /// # drop(controller);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn queue(mut self, queue: Queue<Key>) -> Builder<P> {
         self.queue = Some(queue);
         self
@@ -268,6 +330,24 @@ impl<P> Builder<P> {
 
     /// Added to the priority of objects that exist when the controller starts. With a negative one
     /// later changes come first (controller-runtime: -100); the default is 0.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::{Key, ResourceType};
+    /// use mizzen_sdk::controller::{Action, Context, Controller, dynamic};
+    /// use mizzen_sdk::metrics::Families;
+    ///
+    /// let ovens = ResourceType::namespaced("shop.example.com", "v1", "ovens", "Oven");
+    /// let controller = Controller::for_kind(&Context::new(client).named("ovens"), dynamic(&ovens))
+    ///     .initial_priority(-100) // later changes come first
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) });
+    /// # drop(Families::of(&[&controller.metrics()]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn initial_priority(mut self, priority: i32) -> Builder<P> {
         self.initial_priority = priority;
         self
@@ -341,6 +421,27 @@ impl<K: Accessor + DeserializeOwned + 'static> Builder<ForKind<K>> {
     /// Owns objects of another kind, and may adopt those that a selector in its own objects
     /// matches: an orphan enqueues every object that selects it. See
     /// [`ControllerRefManager`](super::ControllerRefManager), which adopts and releases.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::{Key, Object};
+    /// use mizzen_sdk::controller::{Action, Context, Controller, LabelSelector};
+    /// use mizzen_sdk::resource::{PODS, REPLICA_SETS};
+    ///
+    /// let context = Context::new(client).named("replicas");
+    /// let controller = Controller::for_kind(&context, &REPLICA_SETS)
+    ///     .owns_selected(&PODS, |set: &Object| {
+    ///         let app = set["spec"]["selector"]["matchLabels"]["app"].str();
+    ///         LabelSelector::parse(&format!("app={app}")).ok()
+    ///     })
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) });
+    /// # drop(controller);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn owns_selected<D>(
         self,
         source: impl Into<Source<D>>,

@@ -151,6 +151,19 @@ impl Context {
     }
 
     /// The same context with another event source component.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::controller::Context;
+    ///
+    /// let context = Context::new(client).named("cronjob").with_event_source("cronjob-controller");
+    /// assert_eq!(context.name(), "cronjob");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_event_source(&self, name: &str) -> Context {
         Context {
             recorder: self.broadcaster.recorder(name, ""),
@@ -199,17 +212,58 @@ impl Context {
     }
 
     /// The wall clock as RFC 3339 in whole seconds, as objects have it.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::controller::Context;
+    ///
+    /// let context = Context::new(client);
+    /// assert!(context.now_text().ends_with('Z'));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn now_text(&self) -> String {
         time::from_unix(self.now().as_second())
     }
 
     /// The monotonic clock, for back-offs, grace periods and windows that this process measures.
     /// Steps of the wall clock do not change it, and it never appears in objects.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::controller::Context;
+    ///
+    /// let context = Context::new(client);
+    /// let began = context.monotonic_now();
+    /// assert!(context.monotonic_now() >= began); // even if the wall clock was set back
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn monotonic_now(&self) -> Timestamp {
         self.timeline.now().monotonic
     }
 
     /// How long ago the wall clock showed a second, whatever steps it made since.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::controller::Context;
+    ///
+    /// let context = Context::new(client);
+    /// let created = context.now().as_second() - 60; // of an object
+    /// assert!(context.elapsed_since(created).as_secs() >= 60);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn elapsed_since(&self, second: i64) -> Duration {
         self.timeline
             .elapsed(Timestamp::from_second(second).unwrap_or(Timestamp::MIN))

@@ -96,6 +96,29 @@ impl<'a, O: Accessor> ControllerRefManager<'a, O> {
     }
 
     /// Adds finalizers to adopted objects, and removes them from released ones.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// # let api = mizzen_sdk::dynamic::DynamicClient::new(client.clone());
+    /// # let parse = |name: &str| mizzen_sdk::Object::parse(format!(r#"{{"metadata":{{"name":"{name}","namespace":"default"}}}}"#).as_bytes());
+    /// # let owner = api.create(&mizzen_sdk::resource::CONFIG_MAPS, &parse("owner")?.0).await?;
+    /// # let part = api.create(&mizzen_sdk::resource::CONFIG_MAPS, &parse("part")?.0).await?;
+    /// use std::sync::Arc;
+    /// use mizzen_sdk::controller::ControllerRefManager;
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    ///
+    /// let claimed = ControllerRefManager::new(&api, (&owner, &CONFIG_MAPS), &CONFIG_MAPS)
+    ///     .with_finalizers(&["example.com/tracked"])
+    ///     .claim(vec![Arc::new(part)], |part| part.name() == "part")
+    ///     .await?;
+    /// let adopted = api.get(&CONFIG_MAPS, &claimed[0].key()).await?;
+    /// assert!(adopted.has_finalizer("example.com/tracked"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_finalizers(self, finalizers: &'a [&'a str]) -> ControllerRefManager<'a, O> {
         ControllerRefManager { finalizers, ..self }
     }
@@ -116,6 +139,28 @@ impl<'a, O: Accessor> ControllerRefManager<'a, O> {
 
     /// The objects that the owner controls afterwards, in their order. All objects are tried before
     /// the first error is returned.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// # let api = mizzen_sdk::dynamic::DynamicClient::new(client.clone());
+    /// # let parse = |name: &str| mizzen_sdk::Object::parse(format!(r#"{{"metadata":{{"name":"{name}","namespace":"default"}}}}"#).as_bytes());
+    /// # let owner = api.create(&mizzen_sdk::resource::CONFIG_MAPS, &parse("owner")?.0).await?;
+    /// # let part = api.create(&mizzen_sdk::resource::CONFIG_MAPS, &parse("part")?.0).await?;
+    /// use std::sync::Arc;
+    /// use mizzen_sdk::controller::ControllerRefManager;
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    ///
+    /// let claimed = ControllerRefManager::new(&api, (&owner, &CONFIG_MAPS), &CONFIG_MAPS)
+    ///     .claim(vec![Arc::new(part)], |part| part.name() == "part")
+    ///     .await?;
+    /// let adopted = api.get(&CONFIG_MAPS, &claimed[0].key()).await?;
+    /// assert!(adopted.is_controlled_by(owner.uid()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn claim<T: Accessor>(
         &self,
         objects: Vec<Arc<T>>,

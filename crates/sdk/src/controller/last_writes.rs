@@ -36,6 +36,18 @@ impl LastWrites {
     }
 
     /// Records the version that a write of `key` returned.
+    ///
+    /// ```
+    /// use mizzen_sdk::cache::{Entry, Version};
+    /// use mizzen_sdk::controller::LastWrites;
+    /// use mizzen_sdk::{Key, Object};
+    ///
+    /// let written = LastWrites::default();
+    /// written.record_version(Key::cluster("web"), Version(5));
+    /// let old: Entry<Object> = Entry::new(*br#"{"metadata":{"name":"web","resourceVersion":"4"}}"#)?;
+    /// assert!(!written.is_seen(&old));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn record_version(&self, key: Key, version: Version) {
         self.0.lock().insert(key, version);
     }

@@ -43,6 +43,17 @@ impl<K: 'static> Predicate<K> {
     }
 
     /// Accepts additions and deletions, and the updates that `accepts` accepts.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::controller::{Predicate, dynamic};
+    /// use mizzen_sdk::resource::PODS;
+    ///
+    /// let phase = ["status", "phase"];
+    /// let phase_changed = Predicate::<Object>::updates(move |old, new| old.text_at(&phase) != new.text_at(&phase));
+    /// let pods = dynamic(&PODS).filter(phase_changed);
+    /// # drop(pods);
+    /// ```
     pub fn updates(
         accepts: impl Fn(&Entry<K>, &Entry<K>) -> bool + Send + Sync + 'static,
     ) -> Predicate<K> {
@@ -58,6 +69,15 @@ impl<K: 'static> Predicate<K> {
     }
 
     /// Accepts what both accept.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::controller::{Predicate, annotations_changed, generation_changed, labels_changed};
+    ///
+    /// let spec_or_labels: Predicate<Object> = generation_changed().or(labels_changed());
+    /// let both = spec_or_labels.and(annotations_changed().not());
+    /// # drop(both);
+    /// ```
     pub fn and(self, other: Predicate<K>) -> Predicate<K> {
         Predicate::new(move |event| self.accepts(event) && other.accepts(event))
     }

@@ -113,18 +113,71 @@ impl Controller {
     }
 
     /// Adds a background task, which is dropped when the controller stops.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::Key;
+    /// use mizzen_sdk::controller::{Action, Context, Controller, dynamic};
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    ///
+    /// let controller = Controller::for_kind(&Context::new(client).named("ovens"), dynamic(&CONFIG_MAPS))
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) })
+    ///     .with_task(async { println!("in the background, until the controller stops") });
+    /// # drop(controller);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_task(mut self, task: impl Future<Output = ()> + Send + 'static) -> Controller {
         self.tasks.push(Box::pin(task));
         self
     }
 
     /// Adds the metrics of a part of the controller, such as a queue of its own.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::Key;
+    /// use mizzen_sdk::controller::{Action, Context, Controller, dynamic};
+    /// use mizzen_sdk::queue::Queue;
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    ///
+    /// let controller = Controller::for_kind(&Context::new(client).named("ovens"), dynamic(&CONFIG_MAPS))
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) })
+    ///     .with_metrics(Queue::<Key>::new("extra"));
+    /// # drop(controller);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_metrics(mut self, collector: impl Collector + 'static) -> Controller {
         self.collectors.push(Arc::new(collector));
         self
     }
 
     /// Adds the workers and tasks of another controller.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::Key;
+    /// use mizzen_sdk::controller::{Action, Context, Controller, Error};
+    /// use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
+    ///
+    /// let context = Context::new(client).named("configs-and-secrets");
+    /// let done = |_: Key, _: Context| async { Ok::<_, Error>(Action::done()) };
+    /// let controller = Controller::for_kind(&context, &CONFIG_MAPS).queue_name("configs").reconcile(done);
+    /// let controller = controller.merge(Controller::for_kind(&context, &SECRETS).queue_name("secrets").reconcile(done));
+    /// # drop(controller);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn merge(mut self, other: Controller) -> Controller {
         self.pools.extend(other.pools);
         self.tasks.extend(other.tasks);
@@ -134,12 +187,47 @@ impl Controller {
     }
 
     /// Changes the name in metrics and spans.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::Key;
+    /// use mizzen_sdk::controller::{Action, Context, Controller, dynamic};
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    ///
+    /// let controller = Controller::for_kind(&Context::new(client).named("ovens"), dynamic(&CONFIG_MAPS))
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) })
+    ///     .with_name("renamed");
+    /// assert_eq!(controller.name(), "renamed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_name(mut self, name: &str) -> Controller {
         self.name = Arc::from(name);
         self
     }
 
     /// Changes the number of workers of each queue.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::Key;
+    /// use mizzen_sdk::controller::{Action, Context, Controller, dynamic};
+    /// use mizzen_sdk::metrics::Families;
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    ///
+    /// let controller = Controller::for_kind(&Context::new(client).named("ovens"), dynamic(&CONFIG_MAPS))
+    ///     .reconcile(|_: Key, _: Context| async { Ok(Action::done()) })
+    ///     .with_workers(8);
+    /// assert!(Families::of(&[&controller.metrics()]).to_string().contains(r#"max_concurrent_reconciles{controller="ovens"} 8"#));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_workers(mut self, n_workers: usize) -> Controller {
         for pool in &mut self.pools {
             pool.n_workers = n_workers;

@@ -174,6 +174,15 @@ impl<K> Source<K> {
 
     /// Replaces what enqueues keys: `handle` is called for each event that the predicate accepts,
     /// with the queue. It may delay keys or add several.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mizzen_sdk::controller::dynamic;
+    /// use mizzen_sdk::resource::PODS;
+    ///
+    /// let pods = dynamic(&PODS).handler(|event, queue| queue.add_after(event.key().clone(), Duration::from_secs(1)));
+    /// # drop(pods);
+    /// ```
     pub fn handler(
         mut self,
         handle: impl FnMut(&Event<K>, &Queue<Key>) + Send + 'static,
@@ -183,12 +192,29 @@ impl<K> Source<K> {
     }
 
     /// How often every object is enqueued again; zero for never.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mizzen_sdk::controller::dynamic;
+    /// use mizzen_sdk::resource::PODS;
+    ///
+    /// let pods = dynamic(&PODS).resync(Duration::from_secs(600));
+    /// # drop(pods);
+    /// ```
     pub fn resync(mut self, period: Duration) -> Source<K> {
         self.options.resync = Some(period);
         self
     }
 
     /// The number of queued events from which events of the same object are merged.
+    ///
+    /// ```
+    /// use mizzen_sdk::controller::dynamic;
+    /// use mizzen_sdk::resource::PODS;
+    ///
+    /// let pods = dynamic(&PODS).merge_beyond(64); // a slow handler
+    /// # drop(pods);
+    /// ```
     pub fn merge_beyond(mut self, limit: usize) -> Source<K> {
         self.options.limit = limit;
         self

@@ -149,6 +149,20 @@ impl Mapper {
     }
 
     /// The mapping of a kind in a version.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use kube::core::GroupVersionKind;
+    /// use mizzen_sdk::discover::Mapper;
+    ///
+    /// let deployments = Mapper::new(client).by_kind(&GroupVersionKind::gvk("apps", "v1", "Deployment")).await?;
+    /// assert_eq!(deployments.resource.plural, "deployments");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn by_kind(&self, gvk: &GroupVersionKind) -> Result<Mapping, MapError> {
         let found = self.find_where(|mapping| mapping.gvk() == *gvk).await?;
         found
@@ -156,6 +170,20 @@ impl Mapper {
     }
 
     /// The mapping of a resource in a version.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use kube::core::GroupVersionResource;
+    /// use mizzen_sdk::discover::Mapper;
+    ///
+    /// let deployments = Mapper::new(client).by_resource(&GroupVersionResource::gvr("apps", "v1", "deployments")).await?;
+    /// assert_eq!(deployments.resource.kind, "Deployment");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn by_resource(&self, gvr: &GroupVersionResource) -> Result<Mapping, MapError> {
         let found = self.find_where(|mapping| mapping.gvr() == *gvr).await?;
         found.ok_or_else(|| {
@@ -164,6 +192,19 @@ impl Mapper {
     }
 
     /// All kinds of a category, such as `all`.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::discover::Mapper;
+    ///
+    /// let all = Mapper::new(client).by_category("all").await?;
+    /// assert!(all.iter().any(|mapping| mapping.resource.kind == "Pod"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn by_category(&self, category: &str) -> Result<Vec<Mapping>, MapError> {
         let known = self.all().await?;
         let belongs = |mapping: &&Mapping| mapping.categories.iter().any(|known| known == category);
@@ -195,6 +236,20 @@ impl Mapper {
     }
 
     /// Reads discovery again.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::discover::Mapper;
+    ///
+    /// let mapper = Mapper::new(client);
+    /// let before = mapper.all().await?.len();
+    /// assert_eq!(mapper.refresh().await?.len(), before); // no definition was added since
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn refresh(&self) -> Result<Arc<Vec<Mapping>>, MapError> {
         let mut mappings = Vec::new();
         let core: APIVersions = self.client.list_core_api_versions().await?;

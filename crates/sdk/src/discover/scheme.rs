@@ -369,6 +369,16 @@ impl Scheme {
     }
 
     /// The kinds of a type, in order of registration.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_sdk::discover::Scheme;
+    ///
+    /// let mut scheme = Scheme::new();
+    /// scheme.register::<Pod>()?;
+    /// assert_eq!(scheme.kinds_of::<Pod>().len(), 1);
+    /// # Ok::<(), mizzen_sdk::discover::RegisterError>(())
+    /// ```
     pub fn kinds_of<K: 'static>(&self) -> &[GroupVersionKind] {
         self.types
             .get(&TypeId::of::<K>())
@@ -376,21 +386,66 @@ impl Scheme {
     }
 
     /// The first kind of a type.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_sdk::discover::Scheme;
+    ///
+    /// let mut scheme = Scheme::new();
+    /// scheme.register::<Pod>()?;
+    /// assert_eq!(scheme.kind_of::<Pod>().map(|gvk| &*gvk.kind), Some("Pod"));
+    /// # Ok::<(), mizzen_sdk::discover::RegisterError>(())
+    /// ```
     pub fn kind_of<K: 'static>(&self) -> Option<&GroupVersionKind> {
         self.kinds_of::<K>().first()
     }
 
     /// Whether a type is registered for a kind.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::core::GroupVersionKind;
+    /// use mizzen_sdk::discover::Scheme;
+    ///
+    /// let mut scheme = Scheme::new();
+    /// scheme.register::<Pod>()?;
+    /// assert!(scheme.recognizes(&GroupVersionKind::gvk("", "v1", "Pod")));
+    /// # Ok::<(), mizzen_sdk::discover::RegisterError>(())
+    /// ```
     pub fn recognizes(&self, gvk: &GroupVersionKind) -> bool {
         self.kinds.contains_key(gvk)
     }
 
     /// The resource of a kind.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::core::GroupVersionKind;
+    /// use mizzen_sdk::discover::Scheme;
+    ///
+    /// let mut scheme = Scheme::new();
+    /// scheme.register::<Pod>()?;
+    /// let pods = scheme.resource_of(&GroupVersionKind::gvk("", "v1", "Pod"));
+    /// assert_eq!(pods.map(|gvr| &*gvr.resource), Some("pods"));
+    /// # Ok::<(), mizzen_sdk::discover::RegisterError>(())
+    /// ```
     pub fn resource_of(&self, gvk: &GroupVersionKind) -> Option<&GroupVersionResource> {
         Some(&self.kinds.get(gvk)?.resource)
     }
 
     /// The Rust name of a kind's type.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::core::GroupVersionKind;
+    /// use mizzen_sdk::discover::Scheme;
+    ///
+    /// let mut scheme = Scheme::new();
+    /// scheme.register::<Pod>()?;
+    /// let type_name = scheme.type_of(&GroupVersionKind::gvk("", "v1", "Pod"));
+    /// assert!(type_name.is_some_and(|name| name.ends_with("::Pod")));
+    /// # Ok::<(), mizzen_sdk::discover::RegisterError>(())
+    /// ```
     pub fn type_of(&self, gvk: &GroupVersionKind) -> Option<&'static str> {
         Some(self.kinds.get(gvk)?.type_name)
     }

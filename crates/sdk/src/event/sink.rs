@@ -128,11 +128,38 @@ impl ApiSink {
     }
 
     /// Writes v1 Events, with a count.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::event::{ApiSink, Broadcaster};
+    ///
+    /// let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core(client))]);
+    /// # broadcaster.stop().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn core(client: Client) -> ApiSink {
         ApiSink::core_of(move |_| client.clone())
     }
 
     /// Writes v1 Events, each with the client of its reporting instance.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::event::{ApiSink, Broadcaster};
+    ///
+    /// // Each instance may write its events as a user of its own.
+    /// let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core_of(move |_instance| client.clone()))]);
+    /// # broadcaster.stop().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn core_of(client_of: impl Fn(&str) -> Client + Send + Sync + 'static) -> ApiSink {
         ApiSink::of(EventApi::Core, client_of)
     }

@@ -132,6 +132,22 @@ impl Factory {
 
     /// The same informers in a scope of their own: stopping this factory removes the handlers that
     /// were added through it, and nothing else.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use mizzen_sdk::informer::{Event, Factory};
+    ///
+    /// let factory = Factory::new(client);
+    /// let scoped = factory.scoped(); // for a component that ends before the others
+    /// scoped.informer::<Namespace>().add_handler(|_: Event<Namespace>| {});
+    /// scoped.stop(); // removes this handler; the informer runs on
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn scoped(&self) -> Factory {
         Factory(self.0.clone(), Some(HandlerScope::default()))
     }

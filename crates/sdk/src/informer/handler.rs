@@ -125,6 +125,22 @@ impl<K> Registration<K> {
     }
 
     /// The number of queued events.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::informer::{Event, Informer};
+    /// use mizzen_sdk::resource::PODS;
+    /// use mizzen_sdk::watch::ListWatch;
+    ///
+    /// let pods: Informer<Object> = Informer::new(ListWatch::at(client, PODS.path("")));
+    /// assert_eq!(pods.add_handler(|_: Event<Object>| {}).waiting(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn waiting(&self) -> usize {
         self.mailbox.len()
     }

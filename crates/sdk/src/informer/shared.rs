@@ -145,6 +145,22 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     }
 
     /// An informer of several namespaces, each with its own source, with one cache.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_sdk::informer::{Informer, Options};
+    /// use mizzen_sdk::watch::ListWatch;
+    ///
+    /// let source = |namespace: &str| (namespace.to_owned(), ListWatch::<Pod>::namespaced(client.clone(), namespace));
+    /// let pods: Informer<Pod> = Informer::namespaces(vec![source("shop"), source("bank")], Options::default());
+    /// # drop(pods);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn namespaces(sources: Vec<(String, ListWatch<K>)>, options: Options) -> Informer<K> {
         Informer::with(
             sources
@@ -454,6 +470,30 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
 
     /// Waits until the cache has a written version of an object, to read one's own write. Objects
     /// outside the informer's namespaces are not waited for.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::dynamic::DynamicClient;
+    /// use mizzen_sdk::informer::Informer;
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    /// use mizzen_sdk::watch::ListWatch;
+    ///
+    /// let configs: Informer<Object> = Informer::new(ListWatch::at(client.clone(), CONFIG_MAPS.path("")));
+    /// configs.start();
+    /// let api = DynamicClient::new(client);
+    /// let config = api.create(&CONFIG_MAPS, &config).await?;
+    /// use mizzen_sdk::cache::Version;
+    ///
+    /// configs.wait_for(&config.key(), Version::parse(config.version())).await;
+    /// assert!(configs.store().get(&config.key()).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn wait_for(&self, key: &Key, version: Version) {
         if let Some(mut progress) = self.progress_of(key) {
             let _ = progress.wait_for(|(known, _)| *known >= version).await;
@@ -462,6 +502,27 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
 
     /// Waits until the cache has an object, or its absence, as `is_met` demands. Objects outside the
     /// informer's namespaces are not waited for.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::dynamic::DynamicClient;
+    /// use mizzen_sdk::informer::Informer;
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    /// use mizzen_sdk::watch::ListWatch;
+    ///
+    /// let configs: Informer<Object> = Informer::new(ListWatch::at(client.clone(), CONFIG_MAPS.path("")));
+    /// configs.start();
+    /// let api = DynamicClient::new(client);
+    /// let config = api.create(&CONFIG_MAPS, &config).await?;
+    /// configs.wait_until(&config.key(), |known| known.is_some_and(|known| known.uid() == config.uid())).await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn wait_until(&self, key: &Key, is_met: impl Fn(Option<Entry<K>>) -> bool) {
         let Some(mut progress) = self.progress_of(key) else {
             return;

@@ -125,6 +125,22 @@ impl<K: DeserializeOwned + Serialize + Send + Sync + 'static> CachedApi<K> {
     }
 
     /// Writes wait until the cache has them, for at most `timeout`; `None` for not at all.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use std::time::Duration;
+    /// use mizzen_sdk::manager::Manager;
+    /// use mizzen_sdk::resource::PODS;
+    ///
+    /// let manager = Manager::new(client).read_your_writes(Duration::from_secs(5));
+    /// let pods = manager.cluster().objects(&PODS).with_read_your_writes(None); // written, never read
+    /// # drop(pods);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_read_your_writes(mut self, timeout: Option<Duration>) -> CachedApi<K> {
         self.read_your_writes = timeout;
         self

@@ -197,6 +197,20 @@ impl Manager {
     }
 
     /// Serves `/metrics`, `/healthz` and `/readyz` on a socket that is bound already.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::manager::Manager;
+    ///
+    /// let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?; // a free port
+    /// let manager = Manager::new(client).endpoints_on(listener);
+    /// # drop(manager);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn endpoints_on(mut self, listener: TcpListener) -> Manager {
         self.endpoints = Endpoints::On(listener);
         self
@@ -209,6 +223,20 @@ impl Manager {
     }
 
     /// How long the caches may take to sync; the default is two minutes.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use std::time::Duration;
+    /// use mizzen_sdk::manager::Manager;
+    ///
+    /// let manager = Manager::new(client).sync_timeout(Duration::from_secs(20));
+    /// # drop(manager);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sync_timeout(mut self, timeout: Duration) -> Manager {
         self.sync_timeout = timeout;
         self
@@ -334,6 +362,22 @@ impl Manager {
     }
 
     /// Adds a check of `/healthz`: a failure means that the process should be restarted.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::manager::{CheckFailed, Manager};
+    ///
+    /// let mut manager = Manager::new(client);
+    /// manager.add_health_check("disk", || match std::fs::metadata("/") {
+    ///     Ok(_) => Ok(()),
+    ///     Err(error) => Err(CheckFailed::new(error.to_string())),
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_health_check(
         &mut self,
         name: impl Into<String>,
@@ -344,6 +388,19 @@ impl Manager {
 
     /// Adds a check of `/readyz`: a failure means that the process should get no requests. It is
     /// ready when its caches have synced.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::manager::{CheckFailed, Manager};
+    ///
+    /// let mut manager = Manager::new(client);
+    /// manager.add_readiness_check("database", || Err(CheckFailed::new("not connected yet")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_readiness_check(
         &mut self,
         name: impl Into<String>,
@@ -353,6 +410,21 @@ impl Manager {
     }
 
     /// Adds metrics to `/metrics`.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use mizzen_sdk::Key;
+    /// use mizzen_sdk::manager::Manager;
+    /// use mizzen_sdk::queue::Queue;
+    ///
+    /// let mut manager = Manager::new(client);
+    /// manager.add_metrics(Queue::<Key>::new("uploads"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_metrics(&mut self, collector: impl Collector + 'static) {
         self.collectors.push(Arc::new(collector));
     }

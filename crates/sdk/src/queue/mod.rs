@@ -191,6 +191,20 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
     }
 
     /// The number of failures of a key.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::queue::Queue;
+    ///
+    /// let queue = Queue::new("pods");
+    /// queue.add_rate_limited("web");
+    /// assert_eq!(queue.num_requeues(&"web"), 1);
+    /// queue.forget(&"web");
+    /// assert_eq!(queue.num_requeues(&"web"), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn num_requeues(&self, key: &T) -> usize {
         self.0.limiter.failures(key)
     }
@@ -261,6 +275,25 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
 
     /// Accepts no more keys, and waits until workers are done with all queued keys. A key that is
     /// added while it is worked on is handed out once more.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::queue::Queue;
+    ///
+    /// let queue = Queue::new("pods");
+    /// queue.add("web");
+    /// let worker = queue.clone();
+    /// tokio::spawn(async move {
+    ///     while let Some(key) = worker.get().await {
+    ///         worker.done(&key);
+    ///     }
+    /// });
+    /// queue.shut_down_with_drain().await; // "web" was worked on
+    /// assert!(queue.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn shut_down_with_drain(&self) {
         self.shut_down();
         loop {
@@ -273,6 +306,19 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
     }
 
     /// Whether the queue was shut down.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// use mizzen_sdk::queue::Queue;
+    ///
+    /// let queue: Queue<&str> = Queue::new("pods");
+    /// assert!(!queue.is_shut_down());
+    /// queue.shut_down();
+    /// assert!(queue.is_shut_down());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_shut_down(&self) -> bool {
         self.lock().is_closed()
     }

@@ -256,6 +256,23 @@ impl<K> ListWatch<K> {
     }
 
     /// A watch that starts with the initial objects; `None` if the server does not support it.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use mizzen_sdk::watch::ListWatch;
+    ///
+    /// let namespaces: ListWatch<Namespace> = ListWatch::all(client);
+    /// match namespaces.watch_initial(60).await? {
+    ///     Some(mut watch) => assert!(watch.next().await?.is_some()), // the first object
+    ///     None => println!("the server does not stream lists"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn watch_initial(&self, seconds: u32) -> Result<Option<WatchStream<K>>, WatchError> {
         let params = self.watch_params(seconds).initial_events();
         match self.stream(params, "").await {
@@ -463,6 +480,21 @@ impl<K> WatchEvent<K> {
 
 impl<K> Page<K> {
     /// The resource version of the list.
+    ///
+    /// ```
+    /// # use mizzen_apiserver::User;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use mizzen_sdk::cache::Version;
+    /// use mizzen_sdk::watch::ListWatch;
+    ///
+    /// let namespaces: ListWatch<Namespace> = ListWatch::all(client);
+    /// assert!(namespaces.list("", "").await?.as_of() > Version(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn as_of(&self) -> Version {
         Version::parse(&self.version)
     }

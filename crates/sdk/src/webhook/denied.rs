@@ -38,6 +38,14 @@ impl Denied {
     }
 
     /// A denial with any Status.
+    ///
+    /// ```
+    /// use mizzen_object::Status;
+    /// use mizzen_sdk::webhook::Denied;
+    ///
+    /// let denied = Denied::from_status(Status::failure(429, "TooManyRequests", "later".to_owned()));
+    /// assert_eq!(denied.status().code, 429);
+    /// ```
     pub fn from_status(status: Status) -> Denied {
         Denied(Box::new(status))
     }

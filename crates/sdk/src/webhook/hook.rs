@@ -223,6 +223,16 @@ impl Webhook {
     }
 
     /// Called for the requests of another rule, too.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
+    /// use mizzen_sdk::webhook::{AdmissionRequest, Rule, Webhook};
+    ///
+    /// let webhook = Webhook::validating("data.shop.example.com", Rule::resource(&CONFIG_MAPS), async |_: AdmissionRequest<Object>| Ok(()))
+    ///     .rule(Rule::resource(&SECRETS));
+    /// # drop(webhook);
+    /// ```
     pub fn rule(mut self, rule: Rule) -> Webhook {
         self.registration.rules.get_or_insert_default().push(rule.0);
         self

@@ -160,6 +160,18 @@ impl Server {
     }
 
     /// The `spec.conversion` of a CustomResourceDefinition whose objects it converts.
+    ///
+    /// ```
+    /// use mizzen_sdk::Object;
+    /// use mizzen_sdk::webhook::{Denied, Endpoint, Server};
+    ///
+    /// let convert = async |oven: Object, _version: String| Ok::<_, Denied>(oven);
+    /// let server = Server::builder("shop").conversion("ovens.shop.example.com", convert).build()?;
+    /// let endpoint = Endpoint::service("shop", "shop-webhook");
+    /// let conversion = server.conversion_of("ovens.shop.example.com", &endpoint, "");
+    /// assert_eq!(conversion.strategy, "Webhook");
+    /// # Ok::<(), mizzen_sdk::webhook::BuildError>(())
+    /// ```
     pub fn conversion_of(
         &self,
         definition: &str,

@@ -1,6 +1,7 @@
-//! Does every public type, trait and free function have an example?
+//! Does every public item have an example?
 //!
-//! The sources are read as text: a public item at the left margin, and the doc comment above it.
+//! The sources are read as text. A type, trait or free function stands at the left margin and has an
+//! example in its own doc comment. A method is called in the example of some item.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,48 @@ fn public_items(source: &str) -> Vec<PublicItem> {
     items
 }
 
+/// The code of all examples of a source.
+fn examples(source: &str) -> String {
+    let (mut code, mut is_inside) = (String::new(), false);
+    for text in source.lines().map(str::trim_start) {
+        let doc = text
+            .strip_prefix("///")
+            .or_else(|| text.strip_prefix("//!"));
+        match doc.map(str::trim_start) {
+            Some(fence) if fence.starts_with("```") => is_inside = !is_inside,
+            Some(line) if is_inside => {
+                code.push_str(line);
+                code.push('\n');
+            }
+            Some(_) => {}
+            None => is_inside = false,
+        }
+    }
+    code
+}
+
+/// The names of the public methods of a source, up to its tests.
+fn public_methods(source: &str) -> impl Iterator<Item = &str> {
+    let lines = source.lines().take_while(|text| *text != "#[cfg(test)]");
+    lines.filter_map(|text| {
+        let rest = text.strip_prefix("    pub ")?;
+        let rest = rest
+            .trim_start_matches("const ")
+            .trim_start_matches("async ");
+        rest.strip_prefix("fn ")?.split(['(', '<']).next()
+    })
+}
+
+/// Whether code calls a function of this name.
+fn calls(code: &str, name: &str) -> bool {
+    code.match_indices(name).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = &code[at + name.len()..];
+        !before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+            && (after.starts_with('(') || after.starts_with("::<"))
+    })
+}
+
 /// All Rust files below a directory.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory)
@@ -88,6 +131,17 @@ fn every_public_type_trait_and_function_has_an_example() {
 }
 
 #[test]
+fn every_public_method_is_called_in_an_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let read = |file: PathBuf| fs::read_to_string(file).unwrap();
+    let sources: Vec<String> = sources(&root).into_iter().map(read).collect();
+    let code: String = sources.iter().map(|source| examples(source)).collect();
+    let methods = sources.iter().flat_map(|source| public_methods(source));
+    let missing: Vec<&str> = methods.filter(|name| !calls(&code, name)).collect();
+    assert!(missing.is_empty(), "not in an example: {missing:#?}");
+}
+
+#[test]
 fn an_item_without_an_example_is_found() {
     let source = "/// Has one.\n///\n/// ```\n/// ```\n#[derive(\n    Debug\n)]\npub struct Shown<K>(K);\n\
                   /// Has none.\npub async fn hidden() {\n    pub fn inner() {}\n}\n\
@@ -100,4 +154,15 @@ fn an_item_without_an_example_is_found() {
         found,
         [("Shown".to_owned(), true), ("hidden".to_owned(), false)]
     );
+}
+
+#[test]
+fn a_method_that_no_example_calls_is_found() {
+    let source = "/// ```\n/// one.called();\n/// other.parsed::<u8>();\n/// ```\nimpl One {\n    \
+                  pub async fn called(&self) {}\n    pub fn parsed<T>() {}\n    pub fn call(&self) {}\n}\n";
+    let code = examples(source);
+    let found: Vec<_> = public_methods(source)
+        .map(|name| (name, calls(&code, name)))
+        .collect();
+    assert_eq!(found, [("called", true), ("parsed", true), ("call", false)]);
 }

@@ -840,3 +840,24 @@ async fn certificate_files_are_read_again_when_they_change() {
     assert_ne!(certificate.leaf(), second);
     task.abort();
 }
+
+#[tokio::test]
+async fn warnings_and_audit_annotations_are_in_the_response() {
+    let webhook = Webhook::validating(
+        "v.test.example.com",
+        Rule::resource(&RULE),
+        async |request: AdmissionRequest<Object>| {
+            request.warn("this is old");
+            request.annotate("checked", request.object()?["spec"]["size"].str());
+            Ok(())
+        },
+    );
+    let server = Server::builder("test").webhook(webhook).build().unwrap();
+    let path = "/validate/v.test.example.com";
+    let (code, answer) = post(&server, path, review(r#"{"spec":{"size":"large"}}"#)).await;
+    assert_eq!(code, StatusCode::OK);
+    let response = &answer["response"];
+    assert!(response["allowed"].bool());
+    assert_eq!(response["warnings"], value!(["this is old"]));
+    assert_eq!(response["auditAnnotations"], value!({"checked": "large"}));
+}
