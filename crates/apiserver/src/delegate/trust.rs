@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_authentication::{
-    Authorities, ProxyHeaders, SharedProxyHeaders, TrustedAuthorities,
-};
+use mizzen_authentication::{Authorities, ProxyHeaders, SharedProxyHeaders, TrustedAuthorities};
 use mizzen_outgoing::ClientIdentity;
 use mizzen_value::{Value, json};
 use tokio_rustls::rustls::ServerConfig;
