@@ -79,7 +79,7 @@ pub use in_process::InProcess;
 pub use mizzen_file_watcher as file_watcher;
 pub use mizzen_flowcontrol::Concurrency;
 pub use mizzen_object::{MASTERS, User};
-pub use mizzen_outgoing::{AnyServerCertificate, ClientIdentity};
+pub use mizzen_outgoing::{AnyServerCertificate, ClientIdentity, InterceptWebhook, SendError};
 pub use mizzen_registry::clock;
 pub use mizzen_serving::response::{self, Body, Response, TruncatedResponse};
 pub use mizzen_serving::{MetaSchemas, UnsentLimits};

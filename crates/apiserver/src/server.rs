@@ -19,7 +19,7 @@ use mizzen_authorization::{
 };
 use mizzen_flowcontrol::{Concurrency, FlowControl};
 use mizzen_object::{Status, User};
-use mizzen_outgoing::{ClientIdentity, OutgoingClient, ServiceResolver};
+use mizzen_outgoing::{ClientIdentity, InterceptWebhook, OutgoingClient, ServiceResolver};
 use mizzen_registry::{Registry, Resource};
 use mizzen_serving::{MetaSchemas, Unsent, UnsentLimits};
 use mizzen_value::{Value, json};
@@ -92,6 +92,8 @@ pub struct Options {
     pub component: Option<ComponentHealth>,
     /// What `/statusz` and `/flagz` say; without it they do not exist.
     pub zpages: Option<Zpages>,
+    /// Answers calls of admission and conversion webhooks in place of the network.
+    pub webhook_interceptor: Option<Arc<dyn InterceptWebhook>>,
 }
 
 impl Options {
@@ -144,6 +146,7 @@ impl Default for Options {
             non_resource_handlers: Vec::new(),
             component: None,
             zpages: None,
+            webhook_interceptor: None,
         }
     }
 }
@@ -232,7 +235,8 @@ impl Server {
             find,
             upstream.map_or(&options.advertise, |upstream| upstream.address()),
         );
-        let client = OutgoingClient::new(&registry, options.front_proxy.clone(), services);
+        let client = OutgoingClient::new(&registry, options.front_proxy.clone(), services)
+            .intercepted_by(options.webhook_interceptor.clone());
         catalog.call_with(&client, &registry);
         let registration = |plural: &str| find("admissionregistration.k8s.io", "v1", plural);
         let webhooks = Webhooks::new(registration);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
+use http::response::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
 use mizzen_transport::{RedirectingCall, read_body};
 use mizzen_value::percent::decode;
@@ -100,6 +101,9 @@ impl WebhookClient {
             url = format!("{url}?{query}");
         }
         let call = json_post(url, "kube-apiserver-admission", None, body)?;
+        if let Some(answered) = intercept(client, &call, limit).await {
+            return answered;
+        }
         let response = exchange(client, limit, call, |uri| self.target(client, uri)).await?;
         read_response(response, limit).await.1
     }
@@ -136,6 +140,29 @@ impl WebhookClient {
             http2,
         })
     }
+}
+
+/// The outcome of a call that does not go over the network.
+async fn intercept(
+    client: &OutgoingClient,
+    call: &RedirectingCall,
+    limit: CallLimit,
+) -> Option<Result<Bytes, SendError>> {
+    let interceptor = client.interceptor.as_ref()?;
+    let mut request = Request::new(call.body.clone());
+    *request.method_mut() = call.method.clone();
+    *request.uri_mut() = call.url.parse().ok()?;
+    *request.headers_mut() = call.headers.clone();
+    let outcome = match timeout_at(limit.until, interceptor.intercept(request)).await {
+        Ok(outcome) => outcome?,
+        Err(_) => Err(SendError("context deadline exceeded".into())),
+    };
+    let response = match outcome {
+        Ok(response) => response,
+        Err(error) => return Some(Err(error.of_post(&call.url))),
+    };
+    let (head, body) = response.into_parts();
+    Some(success(&head, body))
 }
 
 /// The `host:port` of a URL. Only HTTPS is supported.
@@ -224,10 +251,16 @@ pub(super) async fn read_response(
     limit: CallLimit,
 ) -> (u16, Result<Bytes, SendError>) {
     let (head, body) = response.into_parts();
-    let code = head.status.as_u16();
-    let outcome = read(body, limit).await.and_then(|body| match code {
+    let read = read(body, limit).await;
+    let outcome = read.and_then(|body| success(&head, body));
+    (head.status.as_u16(), outcome)
+}
+
+/// The body of a successful response.
+fn success(head: &Parts, body: Bytes) -> Result<Bytes, SendError> {
+    match head.status.as_u16() {
         // Kubernetes: 200 to 206 are successful.
-        200..=206 if body.is_empty() => {
+        code @ 200..=206 if body.is_empty() => {
             let content_type = head.headers.get(header::CONTENT_TYPE);
             let content_type = content_type.and_then(|value| value.to_str().ok());
             Err(SendError(format!(
@@ -236,9 +269,8 @@ pub(super) async fn read_response(
             )))
         }
         200..=206 => Ok(body),
-        _ => Err(SendError(error_message(code, &head.headers, &body))),
-    });
-    (code, outcome)
+        code => Err(SendError(error_message(code, &head.headers, &body))),
+    }
 }
 
 /// The whole body, within the limit.

@@ -7,6 +7,7 @@
 //! | [`OutgoingClient`] | How does the server call over HTTPS? |
 //! | [`WebhookClient`] | How is a review posted to the webhook of a `clientConfig`? |
 //! | [`KubeconfigWebhook`], [`WebhookKubeconfig`] | And to the server of a kubeconfig file? |
+//! | [`InterceptWebhook`] | Which calls of webhooks do not go over the network? |
 //! | [`ServiceResolver`] | Which address has a Service? |
 //! | [`LruCache`] | Which results of calls are still valid? |
 //!
@@ -28,6 +29,7 @@
 
 mod get;
 mod hook;
+mod intercept;
 mod kubeconfig;
 mod lru_cache;
 mod remote;
@@ -43,6 +45,7 @@ use mizzen_transport as transport;
 use mizzen_value::clock::Clock;
 
 pub use hook::WebhookClient;
+pub use intercept::InterceptWebhook;
 pub use kubeconfig::{WebhookKubeconfig, WebhookKubeconfigError};
 pub use lru_cache::LruCache;
 pub use remote::{KubeconfigWebhook, PostError, jittered};
@@ -57,6 +60,7 @@ pub use transport::{
 pub struct OutgoingClient {
     transport: transport::Client,
     services: Arc<ServiceResolver>,
+    interceptor: Option<Arc<dyn InterceptWebhook>>,
 }
 
 impl OutgoingClient {
@@ -70,7 +74,18 @@ impl OutgoingClient {
         OutgoingClient {
             transport: transport::Client::new(clock, identity),
             services: Arc::new(services),
+            interceptor: None,
         }
+    }
+
+    /// The same client, whose calls of admission and conversion webhooks `interceptor` may answer.
+    #[must_use]
+    pub fn intercepted_by(
+        mut self,
+        interceptor: Option<Arc<dyn InterceptWebhook>>,
+    ) -> OutgoingClient {
+        self.interceptor = interceptor;
+        self
     }
 
     /// A client without Services.

@@ -8,6 +8,18 @@ use mizzen_value::json;
 use crate::Cluster;
 
 /// Why objects cannot be applied.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use mizzen_testing::{ApplyError, Cluster};
+///
+/// let cluster = Cluster::start().await;
+/// let error = cluster.try_apply("{apiVersion: v2, kind: Pod, metadata: {name: web}}").await.unwrap_err();
+/// assert!(matches!(error, ApplyError::UnknownKind { .. }));
+/// assert_eq!(error.to_string(), r#"the server has no kind "Pod" in "v2""#);
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The text is no YAML.
@@ -35,6 +47,27 @@ impl Cluster {
     /// Applies objects in YAML or JSON, as `kubectl apply --server-side --force-conflicts` does. Documents are separated by
     /// `---`; the objects of a CustomResourceDefinition may follow it. Namespaced objects without a namespace are in
     /// `default`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.apply("
+    /// apiVersion: v1
+    /// kind: Namespace
+    /// metadata: {name: shop}
+    /// ---
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// metadata: {name: settings, namespace: shop}
+    /// data: {colour: red}
+    /// ").await;
+    /// assert!(cluster.find::<ConfigMap>("shop/settings").await.is_some());
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// If the text or an object is invalid; [`try_apply`](Cluster::try_apply) returns the error.

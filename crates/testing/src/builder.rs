@@ -67,6 +67,15 @@ impl Default for Builder {
 impl Builder {
     /// Runs these controllers, by upstream's names (`deployment-controller`), and no other ones.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().controllers(["deployment-controller"]).start().await;
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// If there is no controller of a name.
     #[must_use]
@@ -85,6 +94,19 @@ impl Builder {
     }
 
     /// Whether the scheduler runs.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().scheduler(false).start().await;
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// cluster.settle().await;
+    /// assert_eq!(cluster.get::<Pod>("p").await.spec.unwrap().node_name, None);
+    /// # }
+    /// ```
     #[must_use]
     pub fn scheduler(mut self, runs: bool) -> Builder {
         self.has_scheduler = runs;
@@ -92,6 +114,17 @@ impl Builder {
     }
 
     /// The number of simulated nodes: `node-0`, `node-1` and so on.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().nodes(2).start().await;
+    /// assert!(cluster.find::<Node>("node-1").await.is_some());
+    /// # }
+    /// ```
     #[must_use]
     pub fn nodes(mut self, n: usize) -> Builder {
         self.n_nodes = n;
@@ -99,6 +132,17 @@ impl Builder {
     }
 
     /// The seed of names, UIDs, jitter and random faults.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let (one, other) = (Cluster::builder().seed(1).start().await, Cluster::builder().seed(2).start().await);
+    /// assert_ne!(one.get::<Node>("node-0").await.metadata.uid, other.get::<Node>("node-0").await.metadata.uid);
+    /// # }
+    /// ```
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Builder {
         self.seed = seed;
@@ -109,6 +153,20 @@ impl Builder {
     }
 
     /// Random faults, which [`Cluster::set_faults`] switches on.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use std::time::Duration;
+    /// use mizzen_testing::{Cluster, FaultRates};
+    ///
+    /// let cluster = Cluster::builder().seed(7).faults(FaultRates::default()).start().await;
+    /// cluster.set_faults(true);
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// cluster.advance(Duration::from_secs(30)).await;
+    /// println!("{:?}", cluster.injected());
+    /// # }
+    /// ```
     #[must_use]
     pub fn faults(mut self, rates: FaultRates) -> Builder {
         let seed = self.seed;
@@ -118,6 +176,17 @@ impl Builder {
 
     /// Runs on real time. Otherwise a cluster in a single-threaded runtime pauses the clock of that runtime, so that
     /// time passes only when all tasks are idle.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().real_time().start().await;
+    /// let year = cluster.wall_clock()().strftime("%Y").to_string();
+    /// assert_ne!(year, "2023", "virtual time begins in 2023");
+    /// # }
+    /// ```
     #[must_use]
     pub fn real_time(mut self) -> Builder {
         self.is_real_time = true;
@@ -125,6 +194,15 @@ impl Builder {
     }
 
     /// Changes the options of the API server.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().tune_server(|options| options.server.request_timeout = 5).start().await;
+    /// # }
+    /// ```
     #[must_use]
     pub fn tune_server(
         mut self,
@@ -135,6 +213,18 @@ impl Builder {
     }
 
     /// Changes the options of the controllers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder()
+    ///     .tune_controllers(|options| drop(options.n_workers.insert("job-controller".into(), 1)))
+    ///     .start()
+    ///     .await;
+    /// # }
+    /// ```
     #[must_use]
     pub fn tune_controllers(
         mut self,
@@ -145,6 +235,15 @@ impl Builder {
     }
 
     /// Changes the options of the scheduler.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().tune_scheduler(|options| options.host = "my-test".into()).start().await;
+    /// # }
+    /// ```
     #[must_use]
     pub fn tune_scheduler(
         mut self,
@@ -155,6 +254,17 @@ impl Builder {
     }
 
     /// Changes the options of the nodes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().tune_nodes(|options| options.prefix = "edge".into()).start().await;
+    /// assert!(cluster.find::<Node>("edge-0").await.is_some());
+    /// # }
+    /// ```
     #[must_use]
     pub fn tune_nodes(
         mut self,
@@ -165,6 +275,16 @@ impl Builder {
     }
 
     /// Starts the cluster. When this returns its components run, its nodes are ready, and pods are admitted.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().nodes(2).start().await;
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// # }
+    /// ```
     pub async fn start(self) -> Cluster {
         Cluster::start_with(self).await
     }

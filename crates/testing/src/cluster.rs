@@ -12,6 +12,8 @@ use mizzen_bootstrap::objects::{KubernetesService, ServerLocation, bootstrap, bo
 use mizzen_controlplane::{Options, Plugins};
 use mizzen_object::condition;
 use mizzen_registry::{Registry, Revision, Store};
+use mizzen_sdk::clock::{self, Clock};
+use mizzen_sdk::manager::Manager;
 use mizzen_value::Str;
 use mizzen_value::address::Cidr;
 use mizzen_value::clock::Clock as _;
@@ -28,7 +30,8 @@ use crate::outcome::ProgramOutcome;
 use crate::random::SeededRandom;
 use crate::steps::{Step, StepLog};
 use crate::time::{is_paused, pause_if_possible};
-use crate::transport::{Network, Process};
+use crate::transport::{InFlight, Network, Process};
+use crate::webhooks::{WebhookHandlers, Webhooks};
 
 /// The time at which every cluster on virtual time starts: 2023-11-14 22:13:20 UTC.
 const BEGIN: i64 = 1_700_000_000;
@@ -54,6 +57,7 @@ struct ClusterInner {
     env: Environment,
     builder: Builder,
     components: Mutex<Components>,
+    webhooks: Webhooks,
     /// Stops with the cluster.
     tasks: Mutex<JoinSet<()>>,
     is_virtual: std::sync::atomic::AtomicBool,
@@ -77,6 +81,17 @@ impl Cluster {
     }
 
     /// The options of a cluster.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().nodes(3).start().await;
+    /// assert_eq!(cluster.list::<Node>().await.len(), 3);
+    /// # }
+    /// ```
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -86,7 +101,8 @@ impl Cluster {
         let now = if is_virtual { BEGIN } else { WallClock.now().0 };
         let store = bootstrapped_store().await.fork();
         let clock = SettableClock::starting_at(now);
-        Cluster::on_store(store, clock, builder, Components::default()).await
+        let webhooks = WebhookHandlers::default();
+        Cluster::on_store(store, clock, builder, Components::default(), webhooks).await
     }
 
     /// Starts an API server on a store, and the components beside it.
@@ -95,7 +111,11 @@ impl Cluster {
         clock: SettableClock,
         builder: Builder,
         mut components: Components,
+        webhooks: WebhookHandlers,
     ) -> Cluster {
+        let steps = StepLog::new();
+        let faults = Faults::new(builder.faults.clone(), steps.clone());
+        let webhooks = Webhooks::new(webhooks, faults.clone());
         let random = SeededRandom::new(builder.seed);
         let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(random.clone()));
         // Without the controller that creates service accounts, pods must not need one.
@@ -106,6 +126,7 @@ impl Cluster {
         let mut server = mizzen_apiserver::Options {
             advertise: ADVERTISED.into(),
             signer: Some(TOKEN_KEY.clone()),
+            webhook_interceptor: Some(Arc::new(webhooks.clone())),
             ..mizzen_apiserver::Options::default()
         };
         let is_virtual = is_paused();
@@ -121,11 +142,10 @@ impl Cluster {
         (builder.tune_server)(&mut options);
         let server = mizzen_controlplane::server(registry.clone(), options);
         server.start().await;
-        let steps = StepLog::new();
         let (kills, killed) = mpsc::channel(MAX_KILLS);
         let network = Network {
             server,
-            faults: Faults::new(builder.faults.clone(), steps.clone()),
+            faults,
             steps,
             n_in_flight: Arc::default(),
             has_long_watches: is_virtual,
@@ -144,6 +164,7 @@ impl Cluster {
             env,
             builder,
             components: Mutex::new(components),
+            webhooks,
             tasks: Mutex::default(),
             is_virtual: is_virtual.into(),
         }));
@@ -169,6 +190,7 @@ impl Cluster {
                     return;
                 };
                 inner.components.lock().kill(&process);
+                let _restarting = InFlight::new(&inner.env.network);
                 drop(inner);
                 sleep(RESTART_DELAY).await;
                 if let Some(inner) = cluster.upgrade() {
@@ -193,6 +215,7 @@ impl Cluster {
                     Fault::ClockStep { seconds } => inner.env.clock.step(i64::from(seconds)),
                     Fault::LoseNodes { seconds } if inner.builder.n_nodes > 0 => {
                         inner.components.lock().kill(&Process::Nodes);
+                        let _restarting = InFlight::new(&inner.env.network);
                         drop(inner);
                         sleep(Duration::from_secs(u64::from(seconds))).await;
                         if let Some(inner) = cluster.upgrade() {
@@ -228,6 +251,22 @@ impl Cluster {
     }
 
     /// A client with all permissions.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), kube::Error> {
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::Api;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// let configs: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    /// let config = serde_json::from_str(r#"{"metadata":{"name":"settings"}}"#).unwrap();
+    /// let created = configs.create(&Default::default(), &config).await?;
+    /// assert!(created.metadata.uid.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn client(&self) -> Client {
         self.0.env.network.test_client(User::master("admin"))
     }
@@ -251,17 +290,64 @@ impl Cluster {
         let mut user = User::component(user);
         user.groups
             .extend(groups.iter().map(|group| Str::from(*group)));
+        self.0.webhooks.add_test_user(&user.name);
         self.0.env.network.test_client(user)
     }
 
     /// The API server, for requests without a client.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// let (code, version) = cluster.server().ask("GET", "/version", None).await;
+    /// assert_eq!((code, version["major"].str()), (200, "1"));
+    /// # }
+    /// ```
     pub fn server(&self) -> &Server {
         &self.0.env.network.server
     }
 
     /// The wall clock of the server and of all components.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use std::time::Duration;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// // The clock of the machine is corrected by an hour.
+    /// cluster.clock().step(-3600);
+    /// cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: early}}").await;
+    /// let early: ConfigMap = cluster.get("early").await;
+    /// assert_eq!(early.metadata.creation_timestamp.unwrap().0.to_string(), "2023-11-14T21:13:20Z");
+    /// # }
+    /// ```
     pub fn clock(&self) -> &SettableClock {
         &self.0.env.clock
+    }
+
+    /// The wall clock as controllers of `mizzen_sdk` read it: for `ContextOptions::clock` and `Manager::clock`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use std::time::Duration;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// let clock = cluster.wall_clock();
+    /// let before = clock();
+    /// cluster.advance(Duration::from_secs(3600)).await;
+    /// assert_eq!(clock().duration_since(before).as_secs(), 3600);
+    /// # }
+    /// ```
+    pub fn wall_clock(&self) -> Clock {
+        clock::following(self.clock().clone())
     }
 
     /// Runs a program beside the components: a controller or a manager. It gets a client with all permissions, whose
@@ -304,18 +390,126 @@ impl Cluster {
         self.0.start_process(&Process::Program(name));
     }
 
+    /// Runs the manager of an operator beside the components, as [`run`](Cluster::run) does: `manager` makes it, with the
+    /// client of the program and the [clock](Cluster::wall_clock) of the cluster.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use std::sync::Arc;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, Client};
+    /// use mizzen_sdk::clock::Clock;
+    /// use mizzen_sdk::controller::{Action, Context, Controller, Error, typed};
+    /// use mizzen_sdk::manager::Manager;
+    /// use mizzen_sdk::write;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// async fn stamp(config: Arc<ConfigMap>, context: Context) -> Result<Action, Error> {
+    ///     let name = config.metadata.name.clone().unwrap_or_default();
+    ///     let configs: Api<ConfigMap> = Api::default_namespaced(context.client());
+    ///     if name == "letter" && config.data.is_none() {
+    ///         let today = context.now().strftime("%Y-%m-%d").to_string();
+    ///         write::update(&configs, &name, |config| {
+    ///             config.data = Some([("date".to_owned(), today.clone())].into());
+    ///         }).await?;
+    ///     }
+    ///     Ok(Action::done())
+    /// }
+    ///
+    /// fn manager(client: Client, clock: Clock) -> Manager {
+    ///     let mut manager = Manager::new(client).clock(clock);
+    ///     let context = manager.cluster().context("stamper");
+    ///     manager.add_controller(Controller::for_kind(&context, typed::<ConfigMap>()).reconcile_objects(stamp));
+    ///     manager
+    /// }
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.run_manager("stamper", manager);
+    /// cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: letter}}").await;
+    /// cluster.settle().await;
+    /// assert_eq!(cluster.get::<ConfigMap>("letter").await.data.unwrap()["date"], "2023-11-14");
+    /// # }
+    /// ```
+    pub fn run_manager<F>(&self, name: &str, manager: F)
+    where
+        F: Fn(Client, Clock) -> Manager + Send + Sync + 'static,
+    {
+        let clock = self.wall_clock();
+        self.run(name, move |client| {
+            manager(client, clock.clone()).run(std::future::pending())
+        });
+    }
+
     /// Kills a program. It does not start again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use std::time::Duration;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, Client};
+    /// use mizzen_testing::Cluster;
+    ///
+    /// async fn tick(client: Client) {
+    ///     for n in 0.. {
+    ///         tokio::time::sleep(Duration::from_secs(1)).await;
+    ///         let config = serde_json::from_str(&format!(r#"{{"metadata":{{"name":"n-{n}"}}}}"#)).unwrap();
+    ///         let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    ///         configs.create(&Default::default(), &config).await.unwrap();
+    ///     }
+    /// }
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.run("ticker", tick);
+    /// cluster.advance(Duration::from_millis(2_500)).await;
+    /// cluster.stop("ticker");
+    /// cluster.advance(Duration::from_secs(60)).await;
+    /// assert!(cluster.find::<ConfigMap>("n-1").await.is_some());
+    /// assert!(cluster.find::<ConfigMap>("n-2").await.is_none());
+    /// # }
+    /// ```
     pub fn stop(&self, program: &str) {
         self.0.components.lock().remove_program(program);
     }
 
     /// Kills all components and programs, and starts them with empty caches.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_testing::{Cluster, assert_status};
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// cluster.restart();
+    /// cluster.settle().await;
+    /// assert_status!(cluster, Pod, "p", {"phase": "Running"});
+    /// # }
+    /// ```
     pub fn restart(&self) {
         self.0.restart_all();
     }
 
     /// Switches the faults of [`Builder::faults`] on or off. Watches that could lose events end with 410 when they are
     /// switched off, so that their clients list again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use std::time::Duration;
+    /// use mizzen_testing::{Cluster, FaultRates};
+    ///
+    /// let rates = FaultRates { conflict: 50, ..FaultRates::none() };
+    /// let cluster = Cluster::builder().faults(rates).start().await;
+    /// cluster.set_faults(true);
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// cluster.advance(Duration::from_secs(60)).await;
+    /// cluster.set_faults(false);
+    /// assert!(!cluster.injected().is_empty());
+    /// # }
+    /// ```
     pub fn set_faults(&self, are_on: bool) {
         self.0.env.network.faults.set_on(are_on);
     }
@@ -342,16 +536,56 @@ impl Cluster {
     }
 
     /// The faults that were injected, in order.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::{Cluster, Fault};
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.inject("scheduler", "POST pods/binding", 1, Fault::Unavailable);
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// cluster.settle().await;
+    /// let injected: Vec<String> = cluster.injected().iter().map(ToString::to_string).collect();
+    /// assert_eq!(injected, ["scheduler: POST pods/binding #1 gets 503, not applied"]);
+    /// # }
+    /// ```
     pub fn injected(&self) -> Vec<Injection> {
         self.0.env.network.faults.injected()
     }
 
     /// Who wrote what, and the faults, oldest first: the latest 20,000, without Events and Leases.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// cluster.settle().await;
+    /// let mut steps = cluster.steps();
+    /// steps.retain(|step| step.object == "pods/p");
+    /// let actors: Vec<&str> = steps.iter().map(|step| &*step.actor).collect();
+    /// assert_eq!(actors[..3], ["test", "scheduler", "kubelet"]);
+    /// # }
+    /// ```
     pub fn steps(&self) -> Vec<Step> {
         self.0.env.network.steps.steps()
     }
 
     /// The last steps, a line each, as `mizzen trace` prints them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}").await;
+    /// assert!(cluster.last_steps(1).contains("configmaps/settings"));
+    /// # }
+    /// ```
     pub fn last_steps(&self, n: usize) -> String {
         self.0.env.network.steps.tail(n)
     }
@@ -380,7 +614,12 @@ impl Cluster {
             seed: self.0.builder.seed.wrapping_add(0x5851_f42d_4c95_7f2d),
             ..self.0.builder.clone()
         };
-        Cluster::on_store(self.store().fork(), clock, builder, components).await
+        let webhooks = self.0.webhooks.handlers();
+        Cluster::on_store(self.store().fork(), clock, builder, components, webhooks).await
+    }
+
+    pub(crate) fn webhooks(&self) -> &Webhooks {
+        &self.0.webhooks
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -405,7 +644,7 @@ impl Cluster {
         self.0.tasks.lock().spawn(task);
     }
 
-    /// The requests that are not answered yet.
+    /// The requests that are not answered yet, and what else is known to happen.
     pub(crate) fn n_in_flight(&self) -> usize {
         self.0.env.network.n_in_flight.load(Ordering::Relaxed)
     }

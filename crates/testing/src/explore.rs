@@ -36,13 +36,14 @@ const STACK: usize = 16 * 1024 * 1024;
 ///
 /// `MIZZEN_SEED=17` plays one seed; `MIZZEN_SEEDS=1000` that many.
 ///
-/// ```no_run
+/// ```
 /// use std::time::Duration;
 /// use mizzen_testing::{Cluster, Explore};
 ///
-/// # const WEB: &str = "";
-/// Explore::new(Cluster::builder().nodes(2)).seeds(0..100).run(async |cluster: &Cluster| {
-///     cluster.apply(WEB).await;
+/// # const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
+/// # let n_seeds = 2;
+/// Explore::new(Cluster::builder().nodes(2)).seeds(0..n_seeds).run(async |cluster: &Cluster| {
+///     cluster.apply(POD).await;
 ///     cluster.advance(Duration::from_secs(15)).await;
 /// });
 /// ```
@@ -55,6 +56,14 @@ pub struct Explore {
 }
 
 /// What was explored.
+///
+/// ```
+/// use mizzen_testing::{Cluster, Explore, FaultRates};
+///
+/// let bare = Cluster::builder().controllers([""; 0]).scheduler(false).nodes(0);
+/// let explored = Explore::new(bare).seeds(0..3).faults(FaultRates::none()).run(async |_: &Cluster| {});
+/// assert_eq!((explored.n_seeds, explored.n_faults), (3, 0));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Explored {
     /// The number of seeds.
@@ -64,6 +73,30 @@ pub struct Explored {
 }
 
 /// A schedule that fails.
+///
+/// ```
+/// use std::time::Duration;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::{Api, Client};
+/// use mizzen_testing::{Cluster, Explore, Fault, FaultRates};
+///
+/// /// Writes once and never again.
+/// async fn hasty(client: Client) {
+///     let configs: Api<ConfigMap> = Api::default_namespaced(client);
+///     let config = serde_json::from_str(r#"{"metadata":{"name":"hello"}}"#).unwrap();
+///     let _ = configs.create(&Default::default(), &config).await;
+/// }
+///
+/// let bare = Cluster::builder().controllers([""; 0]).scheduler(false).nodes(0);
+/// let rates = FaultRates { unavailable: 50, ..FaultRates::none() };
+/// let found = Explore::new(bare).faults(rates).check(async |cluster: &Cluster| {
+///     cluster.run("hasty", hasty);
+///     cluster.advance(Duration::from_secs(1)).await;
+/// });
+/// let finding = found.unwrap_err();
+/// assert_eq!(finding.faults[0].fault, Fault::Unavailable);
+/// assert!(finding.story().contains("hasty: POST configmaps #1 gets 503, not applied"));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The seed.
@@ -98,6 +131,13 @@ pub(crate) fn is_exploring() -> bool {
 
 impl Explore {
     /// Explores with clusters that are set up like this: 20 seeds, the default faults, all cores.
+    ///
+    /// ```
+    /// use mizzen_testing::{Cluster, Explore};
+    ///
+    /// let explore = Explore::new(Cluster::builder().controllers(["job-controller"]));
+    /// # drop(explore);
+    /// ```
     pub fn new(builder: Builder) -> Explore {
         Explore {
             builder,
@@ -108,6 +148,13 @@ impl Explore {
     }
 
     /// The seeds.
+    ///
+    /// ```
+    /// use mizzen_testing::{Cluster, Explore};
+    ///
+    /// let explore = Explore::new(Cluster::builder()).seeds(100..200);
+    /// # drop(explore);
+    /// ```
     #[must_use]
     pub fn seeds(mut self, seeds: Range<u64>) -> Explore {
         self.seeds = seeds;
@@ -115,6 +162,13 @@ impl Explore {
     }
 
     /// How often faults occur.
+    ///
+    /// ```
+    /// use mizzen_testing::{Cluster, Explore, FaultRates};
+    ///
+    /// let explore = Explore::new(Cluster::builder()).faults(FaultRates { kill: 20, ..FaultRates::none() });
+    /// # drop(explore);
+    /// ```
     #[must_use]
     pub fn faults(mut self, rates: FaultRates) -> Explore {
         self.rates = rates;
@@ -122,6 +176,13 @@ impl Explore {
     }
 
     /// The number of threads.
+    ///
+    /// ```
+    /// use mizzen_testing::{Cluster, Explore};
+    ///
+    /// let explore = Explore::new(Cluster::builder()).threads(1);
+    /// # drop(explore);
+    /// ```
     #[must_use]
     pub fn threads(mut self, n: usize) -> Explore {
         self.n_threads = n.max(1);
@@ -129,6 +190,18 @@ impl Explore {
     }
 
     /// Plays the scenario with every seed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mizzen_testing::{Cluster, Explore};
+    ///
+    /// # const JOB: &str = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: j, image: i}]}}}}";
+    /// let explored = Explore::new(Cluster::builder()).seeds(0..2).run(async |cluster: &Cluster| {
+    ///     cluster.apply(JOB).await;
+    ///     cluster.advance(Duration::from_secs(10)).await;
+    /// });
+    /// assert_eq!(explored.n_seeds, 2);
+    /// ```
     ///
     /// # Panics
     /// If the end of a run differs, or the scenario panics, with the story.
@@ -139,7 +212,17 @@ impl Explore {
         }
     }
 
-    /// Plays the scenario until a seed fails.
+    /// Plays the scenario until a seed fails, and returns the smallest one that does.
+    ///
+    /// ```
+    /// use mizzen_testing::{Cluster, Explore, FaultRates};
+    ///
+    /// let bare = Cluster::builder().controllers([""; 0]).scheduler(false).nodes(0);
+    /// let found = Explore::new(bare).seeds(0..2).check(async |cluster: &Cluster| {
+    ///     cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}").await;
+    /// });
+    /// assert!(found.is_ok());
+    /// ```
     ///
     /// # Panics
     /// If the scenario panics without faults.
@@ -163,15 +246,20 @@ impl Explore {
                     IS_EXPLORING.set(true);
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= self.seeds.end || failed.lock().is_some() {
+                        // The smallest seed that fails is found, however many threads there are.
+                        let is_smallest = |failed: &Option<(u64, Played)>| {
+                            failed.as_ref().is_none_or(|(one, _)| seed < *one)
+                        };
+                        if seed >= self.seeds.end || !is_smallest(&failed.lock()) {
                             return;
                         }
                         let rates = self.rates;
                         let source = FaultSource::Random { seed, rates };
                         let played = self.play(&scenario, seed, Some((source, &expected)));
                         n_faults.fetch_add(played.injected.len() as u64, Ordering::Relaxed);
-                        if !played.ends_as(&expected) {
-                            failed.lock().get_or_insert((seed, played));
+                        let mut failed = failed.lock();
+                        if !played.ends_as(&expected) && is_smallest(&failed) {
+                            *failed = Some((seed, played));
                         }
                     }
                 };
@@ -323,6 +411,22 @@ impl Played {
 
 impl Finding {
     /// The failure for people: what differs, the faults that are enough, who did what, and how to play it again.
+    ///
+    /// ```
+    /// use mizzen_testing::{Fault, Finding, Injection, Site};
+    ///
+    /// let site = Site { actor: "at".into(), request: "POST pods".into(), nth: 1 };
+    /// let finding = Finding {
+    ///     seed: 17,
+    ///     n_faults: 5,
+    ///     faults: vec![Injection { site, fault: Fault::Kill }],
+    ///     difference: "the end differs:\n- Pod default/party-pod of party\n".into(),
+    ///     steps: Vec::new(),
+    /// };
+    /// let story = finding.story();
+    /// assert!(story.contains("1 of 5 faults are enough:\n  at: POST pods #1 is applied, and the component is killed"));
+    /// assert!(story.ends_with("play it again with MIZZEN_SEED=17"));
+    /// ```
     pub fn story(&self) -> String {
         let Finding {
             seed,

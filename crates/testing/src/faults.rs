@@ -18,7 +18,14 @@ use crate::steps::StepLog;
 /// The component of faults that hit the whole cluster.
 const CLUSTER: &str = "cluster";
 
-/// A fault.
+/// A fault. It is injected at a [`Site`].
+///
+/// ```
+/// use mizzen_testing::Fault;
+///
+/// assert_eq!(Fault::Kill.to_string(), "is applied, and the component is killed");
+/// assert_eq!(Fault::DropEvent { event: 2 }.to_string(), "loses event 2");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// A watch request is answered with 410 Gone: the client must list again.
@@ -65,6 +72,13 @@ pub enum Fault {
         /// The delay.
         millis: u32,
     },
+    /// An admission or conversion webhook answers late: beyond its `timeoutSeconds` the API server does not wait for it.
+    SlowWebhook {
+        /// The delay.
+        millis: u32,
+    },
+    /// An admission or conversion webhook is dead: connections to it are refused.
+    DeadWebhook,
     /// The component is killed after the write was applied, before it sees the answer. It starts again with empty caches.
     Kill,
     /// All components are killed and start again with empty caches.
@@ -96,6 +110,8 @@ impl fmt::Display for Fault {
             Fault::Unavailable => f.write_str("gets 503, not applied"),
             Fault::LostAnswer { code } => write!(f, "is applied and answered {code}"),
             Fault::Slow { millis } => write!(f, "is answered {millis} ms late"),
+            Fault::SlowWebhook { millis } => write!(f, "is answered {millis} ms late"),
+            Fault::DeadWebhook => f.write_str("is refused: connection refused"),
             Fault::Kill => f.write_str("is applied, and the component is killed"),
             Fault::RestartAll => f.write_str("all components are killed and restarted"),
             Fault::ClockStep { seconds } => write!(f, "the wall clock is set by {seconds:+} s"),
@@ -105,11 +121,19 @@ impl fmt::Display for Fault {
 }
 
 /// Where a fault is injected.
+///
+/// ```
+/// use mizzen_testing::Site;
+///
+/// let site = Site { actor: "scheduler".into(), request: "POST pods/binding".into(), nth: 2 };
+/// assert_eq!(site.to_string(), "POST pods/binding #2");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Site {
     /// The component, as in [`Step::actor`](crate::Step::actor).
     pub actor: Arc<str>,
-    /// The requests: method, or `WATCH` or `LIST`, and resource: `PATCH pods/status`.
+    /// The requests: method, or `WATCH` or `LIST`, and resource: `PATCH pods/status`. Calls of a webhook by the component
+    /// `apiserver` are `WEBHOOK` with host and path: `WEBHOOK shop.default.svc/validate`.
     pub request: String,
     /// Which of them, counted from 1.
     pub nth: u32,
@@ -159,10 +183,22 @@ pub struct FaultRates {
     pub clock_step: u8,
     /// Seconds in which the nodes are lost.
     pub lose_nodes: u8,
+    /// Calls of webhooks that are answered late, by up to 40 seconds. A call on behalf of the test's own clients is not
+    /// hit, unless it converts objects.
+    pub slow_webhook: u8,
+    /// Calls of webhooks that are refused, with the same exception.
+    pub dead_webhook: u8,
 }
 
 impl FaultRates {
     /// No faults.
+    ///
+    /// ```
+    /// use mizzen_testing::FaultRates;
+    ///
+    /// let dead_webhooks = FaultRates { dead_webhook: 50, ..FaultRates::none() };
+    /// assert_eq!(dead_webhooks.restart_all, 0);
+    /// ```
     pub const fn none() -> FaultRates {
         FaultRates {
             expired: 0,
@@ -179,11 +215,14 @@ impl FaultRates {
             restart_all: 0,
             clock_step: 0,
             lose_nodes: 0,
+            slow_webhook: 0,
+            dead_webhook: 0,
         }
     }
 }
 
-/// What a controller must survive: everything but steps of the wall clock and lost nodes, which change what happens.
+/// What a controller must survive: everything but steps of the wall clock, lost nodes and failing webhooks, which change
+/// what happens: with `failurePolicy: Ignore` an object is admitted that its webhook would have changed or rejected.
 impl Default for FaultRates {
     fn default() -> FaultRates {
         FaultRates {
@@ -205,6 +244,14 @@ impl Default for FaultRates {
 }
 
 /// A fault and its site.
+///
+/// ```
+/// use mizzen_testing::{Fault, Injection, Site};
+///
+/// let site = Site { actor: "scheduler".into(), request: "POST pods/binding".into(), nth: 2 };
+/// let injection = Injection { site, fault: Fault::Conflict };
+/// assert_eq!(injection.to_string(), "scheduler: POST pods/binding #2 gets 409 Conflict, not applied");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Injection {
     /// Where.
@@ -360,6 +407,24 @@ impl Faults {
         faults.first().copied()
     }
 
+    /// The fault of a call of a webhook. Random faults do not hit calls on behalf of the test.
+    pub(crate) fn on_webhook(&self, site: &Site, is_for_test: bool) -> Option<Fault> {
+        let faults = self.inject(site, |source| match source {
+            FaultSource::Planned(planned) => planned.get(site).cloned().unwrap_or_default(),
+            FaultSource::Random { .. } if is_for_test => Vec::new(),
+            FaultSource::Random { seed, rates } => {
+                let roll = hash(*seed, &format!("{}/{site}", site.actor));
+                let millis = 10 + (roll >> 32) as u32 % 40_000;
+                let choices = [
+                    (rates.dead_webhook, Fault::DeadWebhook),
+                    (rates.slow_webhook, Fault::SlowWebhook { millis }),
+                ];
+                choose(roll, &choices).into_iter().collect()
+            }
+        });
+        faults.first().copied()
+    }
+
     /// The fault of a second.
     pub(crate) fn on_second(&self) -> Option<Fault> {
         let site = self.next_site(&CLUSTER.into(), "second")?;
@@ -423,9 +488,9 @@ impl Fault {
     /// How late the answer is.
     pub(crate) fn delay(&self) -> Option<Duration> {
         match self {
-            Fault::Slow { millis } | Fault::DelayEvent { millis, .. } => {
-                Some(Duration::from_millis(u64::from(*millis)))
-            }
+            Fault::Slow { millis }
+            | Fault::SlowWebhook { millis }
+            | Fault::DelayEvent { millis, .. } => Some(Duration::from_millis(u64::from(*millis))),
             _ => None,
         }
     }

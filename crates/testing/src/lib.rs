@@ -38,8 +38,9 @@
 //! # Your controller
 //!
 //! [`Cluster::run`] runs it beside the loops, with a client of the cluster. [`Cluster::client`] is a [`kube::Client`];
-//! [`Cluster::client_as`] has the permissions of a user. [`Cluster::kubeconfig`] opens a port for programs outside the
-//! process, such as kubectl.
+//! [`Cluster::client_as`] has the permissions of a user. [`Cluster::run_manager`] runs a manager of `mizzen_sdk`, and
+//! [`Cluster::serve_webhooks`] serves its webhooks without a port. [`Cluster::kubeconfig`] opens a port for programs
+//! outside the process, such as kubectl.
 //!
 //! # Time
 //!
@@ -91,6 +92,7 @@ mod serve;
 mod steps;
 mod time;
 mod transport;
+mod webhooks;
 
 pub use apply::ApplyError;
 pub use builder::Builder;
@@ -99,6 +101,7 @@ pub use explore::{Explore, Explored, Finding};
 pub use faults::{Fault, FaultRates, Injection, Site};
 pub use outcome::ProgramOutcome;
 pub use steps::Step;
+pub use time::Condition;
 
 /// For the macros.
 #[doc(hidden)]

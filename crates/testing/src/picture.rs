@@ -51,16 +51,27 @@ pub(crate) async fn draw(cluster: &Cluster, known: &HashSet<String>) -> String {
     for kind in kinds(cluster).await {
         let mut objects = list(cluster, &kind.path).await;
         objects.retain(|object| !known.contains(object.uid()));
-        let mut drawn: Vec<String> = objects.iter().map(|object| line(&kind, object)).collect();
+        let mut drawn: Vec<(String, bool)> = objects
+            .iter()
+            .map(|object| (line(&kind, object), is_luck(&kind, object)))
+            .collect();
         drawn.sort();
-        // The number of attempts of a job, and of orphaned pods, depends on chance.
-        let is_luck = |line: &str| {
-            line.starts_with("Pod ") && (line.contains(" Succeeded ") || !line.contains(" of "))
-        };
-        drawn.dedup_by(|one, other| one == other && is_luck(one));
+        drawn.dedup_by(|(one, luck), (other, _)| *luck && one == other);
+        let drawn = drawn.into_iter().map(|(line, _)| line);
         lines.extend(drawn);
     }
     lines.join("\n") + "\n"
+}
+
+/// Whether the number of such objects depends on chance: attempts of a Job, and pods without an owner.
+fn is_luck(kind: &ListedKind, object: &Object) -> bool {
+    if kind.kind != "Pod" {
+        return false;
+    }
+    let is_job = |owner: &Value| owner["kind"].str() == "Job";
+    object
+        .controller()
+        .is_none_or(|owner| is_job(owner) && object["status"]["phase"].str() == "Succeeded")
 }
 
 async fn list(cluster: &Cluster, path: &str) -> Vec<Object> {
@@ -123,7 +134,14 @@ fn line(kind: &ListedKind, object: &Object) -> String {
             format!("{} {}", scrubbed(&object["data"]), scrubbed(annotations))
         }
         name if NAME_ONLY.contains(&name) => String::new(),
-        _ => format!("{} {}", numbers(&object["status"]), conditions(object)),
+        _ => {
+            let wanted = match &object["spec"]["replicas"] {
+                Value::Int(n) => format!("spec.replicas={n} "),
+                _ => String::new(),
+            };
+            let numbers = numbers(&object["status"]);
+            format!("{wanted}{numbers} {}", conditions(object))
+        }
     };
     let going = if object.is_terminating() {
         " terminating"
@@ -199,9 +217,17 @@ fn conditions(object: &Object) -> String {
     all.join(" ")
 }
 
-/// A part of an object without timestamps and generations.
+/// A part of an object without timestamps, UIDs and generations.
 fn scrubbed(value: &Value) -> String {
     json::to_string(&scrub(value))
+}
+
+/// Whether a text is a UUID.
+fn is_uid(text: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts = text.split('-');
+    let lengths = parts.clone().map(str::len);
+    lengths.eq([8, 4, 4, 4, 12]) && parts.clone().all(is_hex)
 }
 
 fn scrub(value: &Value) -> Value {
@@ -218,6 +244,7 @@ fn scrub(value: &Value) -> Value {
         }
         Value::List(items) => items.iter().map(scrub).collect::<Vec<_>>().into(),
         Value::String(text) if time::to_unix(text).is_some() => "<time>".into(),
+        Value::String(text) if is_uid(text) => "<uid>".into(),
         value => value.clone(),
     }
 }

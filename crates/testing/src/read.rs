@@ -48,6 +48,19 @@ where
 impl Cluster {
     /// An object, by `name` (in the namespace `default`, or cluster-scoped) or `namespace/name`.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// let node: Node = cluster.get("node-0").await;
+    /// let ca: ConfigMap = cluster.get("kube-system/kube-root-ca.crt").await;
+    /// assert!(node.spec.is_some() && ca.data.is_some());
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// If it does not exist, with the last steps.
     pub async fn get<K>(&self, name: &str) -> K
@@ -66,6 +79,17 @@ impl Cluster {
     }
 
     /// An object, if it exists.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// assert!(cluster.find::<Pod>("default/web").await.is_none());
+    /// # }
+    /// ```
     pub async fn find<K>(&self, name: &str) -> Option<K>
     where
         K: kube::Resource<DynamicType: Default> + DeserializeOwned + Clone + Debug,
@@ -81,6 +105,17 @@ impl Cluster {
     }
 
     /// All objects of a kind, in every namespace.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// assert!(cluster.list::<Pod>().await.is_empty());
+    /// # }
+    /// ```
     pub async fn list<K>(&self) -> Vec<K>
     where
         K: kube::Resource<DynamicType: Default> + DeserializeOwned + Clone + Debug,

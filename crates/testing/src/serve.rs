@@ -19,6 +19,17 @@ impl Cluster {
     ///
     /// A client outside the process lives on real time, so the cluster goes on in real time, and its wall clock is set.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// let kubeconfig = cluster.kubeconfig().await; // for KUBECONFIG of kubectl
+    /// assert!(kubeconfig.contains("server: https://127.0.0.1:"), "{kubeconfig}");
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// If no port can be opened.
     pub async fn kubeconfig(&self) -> String {

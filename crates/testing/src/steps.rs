@@ -18,6 +18,19 @@ use crate::request::RequestTarget;
 const MAX_STEPS: usize = 20_000;
 
 /// A write of a component or of the test, or a fault.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use mizzen_testing::Cluster;
+///
+/// let cluster = Cluster::start().await;
+/// cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}").await;
+/// let steps = cluster.steps();
+/// let last = steps.last().unwrap();
+/// assert_eq!((&*last.actor, &*last.object, &*last.what), ("test", "configmaps/settings", "created"));
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Step {
     /// The time since the cluster was started.

@@ -1,6 +1,6 @@
 //! Time: settling, advancing, waiting for a condition.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use mizzen_registry::Revision;
@@ -26,10 +26,48 @@ const LAST_STEPS: usize = 30;
 /// How many states of an object a failure shows.
 const LAST_STATES: usize = 8;
 
+/// What a condition of [`Cluster::until`] returns: whether it holds, or what was seen instead.
+///
+/// ```
+/// use mizzen_testing::Condition as _;
+///
+/// assert_eq!(true.unmet(), None);
+/// assert_eq!(Err("2 pods").unmet(), Some("2 pods".to_owned()));
+/// ```
+pub trait Condition {
+    /// What was seen, if the condition does not hold; may be empty.
+    fn unmet(self) -> Option<String>;
+}
+
+impl Condition for bool {
+    fn unmet(self) -> Option<String> {
+        (!self).then(String::new)
+    }
+}
+
+impl<E: Display> Condition for Result<(), E> {
+    fn unmet(self) -> Option<String> {
+        self.err().map(|seen| seen.to_string())
+    }
+}
+
 impl Cluster {
-    /// Waits until nothing more can happen: all tasks are idle, no request is open, no event waits to be delivered, no
-    /// timer is due, and nothing is written for a second of virtual time. Periodic work, back-off beyond a second and
-    /// `requeue_after` are for [`advance`](Cluster::advance).
+    /// Waits until nothing more can happen: all tasks are idle, so queues are empty and watches are delivered; no request is
+    /// open, no event is late, no killed component is away; and the timers of the next second change nothing. Periodic work,
+    /// back-off beyond a second and `requeue_after` are for [`advance`](Cluster::advance).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_testing::{Cluster, assert_status};
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// cluster.settle().await;
+    /// assert_status!(cluster, Pod, "p", {"phase": "Running"});
+    /// # }
+    /// ```
     ///
     /// On real time it waits until nothing is written for a quarter of a second.
     ///
@@ -58,6 +96,27 @@ impl Cluster {
 
     /// Lets time pass. Every timer until then fires in its order, and nothing waits for real.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use std::time::Duration;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.apply("
+    /// apiVersion: batch/v1
+    /// kind: CronJob
+    /// metadata: {name: hourly}
+    /// spec:
+    ///   schedule: '@hourly'
+    ///   jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}
+    /// ").await;
+    /// cluster.advance(Duration::from_secs(2 * 3600)).await;
+    /// let is_job = |step: &mizzen_testing::Step| step.object.starts_with("jobs/hourly-") && step.what == "created";
+    /// assert_eq!(cluster.steps().iter().filter(|step| is_job(step)).count(), 2);
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// On real time.
     pub async fn advance(&self, time: Duration) {
@@ -69,7 +128,8 @@ impl Cluster {
         sleep(time).await;
     }
 
-    /// Waits until a condition holds, and evaluates it after every write.
+    /// Waits until a condition holds, and evaluates it after every write and every second. It returns a `bool`, or a
+    /// `Result` whose error says what was seen instead; a failure shows the last one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -79,21 +139,43 @@ impl Cluster {
     ///
     /// let cluster = Cluster::builder().nodes(3).start().await;
     /// cluster.until("three nodes are registered", async || cluster.list::<Node>().await.len() == 3).await;
+    /// cluster.until("three nodes are registered", async || match cluster.list::<Node>().await.len() {
+    ///     3 => Ok(()),
+    ///     n => Err(format!("{n} nodes")),
+    /// }).await;
     /// # }
     /// ```
     ///
     /// # Panics
-    /// If it does not hold within ten minutes of virtual time, or 30 seconds of real time, with the last steps.
-    pub async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) {
-        if !self.holds(&condition).await {
+    /// If it does not hold within ten minutes of virtual time, or 30 seconds of real time, with what was seen and the last
+    /// steps.
+    pub async fn until<C: Condition>(&self, what: &str, condition: impl AsyncFn() -> C) {
+        if let Err(seen) = self.wait_for(&condition).await {
+            let seen = match seen.as_str() {
+                "" => String::new(),
+                seen => format!("; last seen: {seen}"),
+            };
             panic!(
-                "it did not become true that {what}; the last steps:\n{}",
+                "it did not become true that {what}{seen}; the last steps:\n{}",
                 self.last_steps(LAST_STEPS)
             );
         }
     }
 
     /// Waits until an object exists that fulfils a condition, and returns it. `name` is as in [`get`](Cluster::get).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}").await;
+    /// let pod = cluster.until_object("p", |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())).await;
+    /// assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("node-0"));
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// As [`until`](Cluster::until), with the states that the object had.
@@ -109,7 +191,7 @@ impl Cluster {
             *found.lock() = object;
             holds
         };
-        if self.holds(&holds).await
+        if self.wait_for(&holds).await.is_ok()
             && let Some(object) = found.into_inner()
         {
             return object;
@@ -133,22 +215,23 @@ impl Cluster {
         );
     }
 
-    /// Whether a condition holds in time.
-    async fn holds(&self, condition: &impl AsyncFn() -> bool) -> bool {
-        let patience = match self.is_virtual() {
-            true => PATIENCE,
-            false => REAL_PATIENCE,
+    /// Waits until a condition holds; fails with what was seen last.
+    async fn wait_for<C: Condition>(&self, condition: &impl AsyncFn() -> C) -> Result<(), String> {
+        let (patience, interval) = match self.is_virtual() {
+            true => (PATIENCE, QUIET),
+            false => (REAL_PATIENCE, REAL_QUIET),
         };
         let end = Instant::now() + patience;
         loop {
             let next = Revision(self.store().revision().0 + 1);
-            if condition().await {
-                return true;
+            let Some(seen) = condition().await.unmet() else {
+                return Ok(());
+            };
+            if Instant::now() >= end {
+                return Err(seen);
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if timeout(left, self.store().reached(next)).await.is_err() {
-                return false;
-            }
+            // What a condition reads outside the cluster is seen after a second.
+            let _ = timeout(interval, self.store().reached(next)).await;
         }
     }
 }

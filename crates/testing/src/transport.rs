@@ -28,7 +28,7 @@ pub(crate) struct Network {
     pub(crate) server: Server,
     pub(crate) steps: StepLog,
     pub(crate) faults: Faults,
-    /// Requests that are not answered yet, watches excepted.
+    /// Requests that are not answered yet, watches excepted; events that are late; processes that are being restarted.
     pub(crate) n_in_flight: Arc<AtomicUsize>,
     /// Whether watches last for years, without bookmarks, so that idle time is cheap.
     pub(crate) has_long_watches: bool,
@@ -93,8 +93,15 @@ struct Connection {
     network: Network,
 }
 
-/// Counts a request as long as it is not answered.
-struct InFlight(Arc<AtomicUsize>);
+/// Counts something that will still happen.
+pub(crate) struct InFlight(Arc<AtomicUsize>);
+
+impl InFlight {
+    pub(crate) fn new(network: &Network) -> InFlight {
+        network.n_in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(network.n_in_flight.clone())
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -105,11 +112,7 @@ impl Drop for InFlight {
 impl Connection {
     async fn answer(mut self, mut request: Request<ClientBody>) -> Response<FaultyBody> {
         let kind = request_kind(&request);
-        let n_in_flight = self.network.n_in_flight.clone();
-        let _counted = (kind != RequestKind::Watch).then(|| {
-            n_in_flight.fetch_add(1, Ordering::Relaxed);
-            InFlight(n_in_flight)
-        });
+        let _counted = (kind != RequestKind::Watch).then(|| InFlight::new(&self.network));
         if kind == RequestKind::Watch && self.network.has_long_watches {
             lengthen_watch(&mut request);
         }
@@ -288,7 +291,7 @@ const EXPIRED_EVENT: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiV
 /// The faults of one watch.
 struct WatchFaults {
     site: Site,
-    faults: Faults,
+    network: Network,
     /// After how many events the watch is cut.
     cut: Option<u32>,
     n_events: u32,
@@ -297,7 +300,7 @@ struct WatchFaults {
     /// Whole lines that are not delivered yet.
     lines: VecDeque<Bytes>,
     /// A line that is late, and until when.
-    delayed: Option<(Bytes, Pin<Box<Sleep>>)>,
+    delayed: Option<(Bytes, Pin<Box<Sleep>>, InFlight)>,
     /// Resolves when faults are switched off.
     over: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -312,7 +315,7 @@ impl WatchFaults {
         WatchFaults {
             site,
             over,
-            faults: network.faults.clone(),
+            network: network.clone(),
             cut,
             n_events: 0,
             partial: BytesMut::new(),
@@ -340,7 +343,7 @@ impl WatchFaults {
             return Poll::Ready(Some(Some(Bytes::from_static(EXPIRED_EVENT))));
         }
         loop {
-            if let Some((line, until)) = &mut self.delayed {
+            if let Some((line, until, _)) = &mut self.delayed {
                 ready!(until.as_mut().poll(context));
                 let line = line.clone();
                 self.delayed = None;
@@ -358,14 +361,15 @@ impl WatchFaults {
             if self.cut.is_some_and(|cut| event >= cut) {
                 return Poll::Ready(None);
             }
-            match self.faults.on_event(&self.site, event) {
+            match self.network.faults.on_event(&self.site, event) {
                 Some(Fault::DropEvent { .. }) => {}
                 Some(Fault::RepeatEvent { .. }) => {
                     return Poll::Ready(Some(Some([&line[..], &line[..]].concat().into())));
                 }
                 Some(fault) => {
                     let delay = fault.delay().unwrap_or_default();
-                    self.delayed = Some((line, Box::pin(sleep(delay))));
+                    let late = InFlight::new(&self.network);
+                    self.delayed = Some((line, Box::pin(sleep(delay)), late));
                 }
                 None => return Poll::Ready(Some(Some(line))),
             }

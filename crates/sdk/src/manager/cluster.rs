@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cached_api::CachedApi;
+use crate::clock::{self, Clock};
 use crate::controller::{Context, ContextOptions};
 use crate::informer::{Factory, FactoryOptions};
 use crate::object::Object;
@@ -42,6 +43,8 @@ pub struct Cluster {
     /// The context that all controllers share, once there is one.
     context: Arc<OnceLock<Context>>,
     pub(super) read_your_writes: Option<Duration>,
+    /// The wall clock of controllers and events.
+    pub(super) clock: Clock,
 }
 
 impl Cluster {
@@ -58,6 +61,7 @@ impl Cluster {
             client,
             context: Arc::default(),
             read_your_writes,
+            clock: clock::wall_clock(),
         }
     }
 
@@ -84,6 +88,7 @@ impl Cluster {
             let options = ContextOptions::new(Arc::new(move |_| client.clone()));
             Context::with(ContextOptions {
                 informers: self.informers.clone(),
+                clock: self.clock.clone(),
                 ..options
             })
         });

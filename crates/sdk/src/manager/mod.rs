@@ -54,6 +54,7 @@ use kube::Client;
 use mizzen_metrics::Collector;
 use tokio::net::TcpListener;
 
+use crate::clock::Clock;
 use crate::controller::Controller;
 use crate::election;
 use crate::informer::FactoryOptions;
@@ -171,6 +172,25 @@ impl Manager {
         self
     }
 
+    /// The wall clock of controllers and of events; the default is that of the system. A test on virtual time sets the one
+    /// of its cluster. Call it before [`cluster`](Manager::cluster).
+    ///
+    /// ```
+    /// # fn at_the_epoch(client: kube::Client) {
+    /// use std::sync::Arc;
+    /// use k8s_openapi::jiff::Timestamp;
+    /// use mizzen_sdk::manager::Manager;
+    ///
+    /// let manager = Manager::new(client).clock(Arc::new(|| Timestamp::UNIX_EPOCH));
+    /// # }
+    /// ```
+    pub fn clock(mut self, clock: Clock) -> Manager {
+        for cluster in &mut self.clusters {
+            cluster.clock = clock.clone();
+        }
+        self
+    }
+
     /// Tasks run on the replica that holds a Lease; except those
     /// [on every replica](Task::on_every_replica).
     pub fn leader_election(
@@ -270,7 +290,8 @@ impl Manager {
         client: Client,
         options: FactoryOptions,
     ) -> Cluster {
-        let cluster = Cluster::new(name, client, options, self.read_your_writes);
+        let mut cluster = Cluster::new(name, client, options, self.read_your_writes);
+        cluster.clock = self.clusters[0].clock.clone();
         self.clusters.push(cluster.clone());
         cluster
     }

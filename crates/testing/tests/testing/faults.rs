@@ -116,6 +116,16 @@ fn exploration_finds_a_program_that_creates_twice_and_tells_how() {
 }
 
 #[test]
+fn the_smallest_seed_is_found_with_any_number_of_threads() {
+    let seeds = [1, 4].map(|n_threads| {
+        let explore = Explore::new(bare()).seeds(0..100).threads(n_threads);
+        let found = explore.check(async |cluster: &Cluster| copy_three(cluster, true).await);
+        found.unwrap_err().seed
+    });
+    assert_eq!(seeds[0], seeds[1]);
+}
+
+#[test]
 fn a_deployment_survives_exploration() {
     Explore::new(Cluster::builder().nodes(2))
         .seeds(0..3)

@@ -2,6 +2,8 @@
 
 mod bugs;
 mod faults;
+mod loops;
 mod real_time;
 mod start;
 mod time;
+mod webhooks;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::Api;
-use mizzen_testing::{Cluster, Step, assert_status};
+use kube::api::{WatchEvent, WatchParams};
+use kube::{Api, Client};
+use mizzen_testing::{Cluster, Fault, Step, assert_status};
 
 const DAILY: &str = "
 apiVersion: batch/v1
@@ -69,6 +71,57 @@ async fn settle_waits_for_a_program_of_the_test() {
     });
     cluster.settle().await;
     assert!(cluster.find::<ConfigMap>("n-19").await.is_some());
+}
+
+/// Copies the ConfigMap `source` when its event is seen.
+async fn copier(client: Client) -> Result<(), kube::Error> {
+    let configs: Api<ConfigMap> = Api::default_namespaced(client);
+    let params = WatchParams::default().fields("metadata.name=source");
+    let mut events = std::pin::pin!(configs.watch(&params, "0").await?);
+    while let Some(event) = events.try_next().await? {
+        if let WatchEvent::Added(_) = event {
+            let copy = serde_json::from_str(r#"{"metadata":{"name":"copy"}}"#).unwrap();
+            configs.create(&Default::default(), &copy).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn settle_waits_for_an_event_that_is_late_and_for_a_program_that_is_restarted() {
+    let cluster = Cluster::start().await;
+    let late = Fault::DelayEvent {
+        event: 0,
+        millis: 20_000,
+    };
+    cluster.inject("copier", "WATCH configmaps", 1, late);
+    cluster.inject("copier", "POST configmaps", 1, Fault::Kill);
+    cluster.run("copier", copier);
+    cluster
+        .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}")
+        .await;
+    cluster.settle().await;
+    assert!(cluster.find::<ConfigMap>("copy").await.is_some());
+    // The program was killed after its write, started again, and could not create what exists.
+    let end = "the program ended: ApiError: configmaps \"copy\" already exists";
+    assert!(
+        cluster.last_steps(3).contains(end),
+        "{}",
+        cluster.last_steps(9)
+    );
+}
+
+#[tokio::test]
+#[should_panic(
+    expected = "it did not become true that there are three pods; last seen: 0 pods; the last steps:"
+)]
+async fn a_condition_says_what_was_seen() {
+    let cluster = Cluster::start().await;
+    let three = async || match cluster.list::<Pod>().await.len() {
+        3 => Ok(()),
+        n => Err(format!("{n} pods")),
+    };
+    cluster.until("there are three pods", three).await;
 }
 
 #[tokio::test]
