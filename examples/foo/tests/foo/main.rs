@@ -1,5 +1,7 @@
 //! The controller in a whole cluster, on virtual time.
 
+mod bugs;
+
 use std::time::Duration;
 
 use foo::Foo;
@@ -26,7 +28,7 @@ fn has_event(events: &[Event], reason: &str) -> bool {
     reasons.any(|other| other == reason)
 }
 
-const FOO: &str = include_str!("../manifests/foo.yaml");
+const FOO: &str = include_str!("../../manifests/foo.yaml");
 
 #[tokio::test]
 async fn a_foo_gets_its_deployment_and_counts_its_replicas() {
@@ -49,7 +51,7 @@ async fn the_role_of_the_manifests_suffices() {
     let cluster = Cluster::start().await;
     let definition = serde_json::to_string(&Foo::crd()).unwrap();
     cluster.apply(&definition).await;
-    cluster.apply(include_str!("../manifests/role.yaml")).await;
+    cluster.apply(include_str!("../../manifests/role.yaml")).await;
     let client = cluster.client_as("system:serviceaccount:default:foo", &[]);
     cluster.run("foo", move |_| {
         let context = Context::new(client.clone()).named("foo");
@@ -102,11 +104,15 @@ async fn the_deployment_is_deleted_with_its_foo() {
 
 #[test]
 fn a_foo_ends_the_same_whatever_happens_to_the_controller() {
-    Explore::new(Cluster::builder())
+    let loops = ["deployment-controller", "replicaset-controller"];
+    Explore::new(Cluster::builder().controllers(loops))
         .seeds(0..20)
         .run(async |cluster: &Cluster| {
             start(cluster).await;
-            cluster.apply(FOO).await;
-            cluster.advance(Duration::from_secs(60)).await;
+            for n in [1, 3, 2] {
+                let foo = FOO.replace("replicas: 1", &format!("replicas: {n}"));
+                cluster.apply(&foo).await;
+                cluster.advance(Duration::from_secs(6)).await;
+            }
         });
 }
