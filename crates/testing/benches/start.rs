@@ -264,7 +264,13 @@ fn report_exploration(n_seeds: u64) {
         let explore = Explore::new(Cluster::builder().nodes(2)).seeds(0..n_seeds);
         explore.run(async |cluster: &Cluster| {
             cluster.apply(WEB).await;
-            cluster.advance(Duration::from_secs(15)).await;
+            // Without the first rollout the end has one ReplicaSet less.
+            let rolled_out = async || {
+                let path = "/apis/apps/v1/namespaces/default/deployments/web";
+                let (_, web) = cluster.server().ask("GET", path, None).await;
+                web["status"]["readyReplicas"].int() == 3
+            };
+            cluster.until("the Deployment is rolled out", rolled_out).await;
             cluster.apply(&WEB.replace("web:1", "web:2")).await;
             cluster.advance(Duration::from_secs(15)).await;
         });

@@ -1,5 +1,7 @@
 //! The controller in a whole cluster, on virtual time.
 
+#![expect(clippy::disallowed_names, reason = "the kind is called Foo")]
+
 mod bugs;
 
 use std::time::Duration;
