@@ -270,7 +270,9 @@ fn report_exploration(n_seeds: u64) {
                 let (_, web) = cluster.server().ask("GET", path, None).await;
                 web["status"]["readyReplicas"].int() == 3
             };
-            cluster.until("the Deployment is rolled out", rolled_out).await;
+            cluster
+                .until("the Deployment is rolled out", rolled_out)
+                .await;
             cluster.apply(&WEB.replace("web:1", "web:2")).await;
             cluster.advance(Duration::from_secs(15)).await;
         });
