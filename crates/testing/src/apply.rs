@@ -1,6 +1,7 @@
 //! Applying objects from YAML.
 
 use http_body_util::BodyExt as _;
+use mizzen_apiserver::Server;
 use mizzen_object::GroupVersionKind;
 use mizzen_sdk::{Object, yaml};
 use mizzen_value::json;
@@ -97,40 +98,14 @@ impl Cluster {
     }
 
     async fn apply_object(&self, mut object: Object) -> Result<(), ApplyError> {
-        let (api_version, kind) = (
-            object["apiVersion"].str().to_owned(),
-            object["kind"].str().to_owned(),
-        );
-        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-        let gvk = GroupVersionKind {
-            group: group.into(),
-            version: version.into(),
-            kind: kind.as_str().into(),
-        };
-        let found = self.server().parts().catalog.of_kind(&gvk);
-        let Some(resource) = found else {
-            return Err(ApplyError::UnknownKind { kind, api_version });
-        };
-        let is_namespaced = resource.kind().scope == mizzen_object::ResourceScope::Namespaced;
-        if is_namespaced && object.namespace().is_empty() {
-            object.entry("metadata").set("namespace", "default");
-        }
-        let root = match group {
-            "" => format!("/api/{version}"),
-            group => format!("/apis/{group}/{version}"),
-        };
-        let namespace = match object.namespace() {
-            "" => String::new(),
-            namespace => format!("/namespaces/{namespace}"),
-        };
-        let (plural, name) = (&resource.kind().plural, object.name());
-        let path =
-            format!("{root}{namespace}/{plural}/{name}?fieldManager=mizzen-testing&force=true");
+        let collection = collection_path(self.server(), &mut object)?;
+        let name = object.name();
+        let path = format!("{collection}/{name}?fieldManager=mizzen-testing&force=true");
         let (code, answer) = self.send_apply(&path, &object).await;
         match code {
             200 | 201 => Ok(()),
             _ => Err(ApplyError::Rejected {
-                object: format!("{kind} {}", object.key()),
+                object: format!("{} {}", object["kind"].str(), object.key()),
                 message: answer["message"].str().to_owned(),
             }),
         }
@@ -148,4 +123,34 @@ impl Cluster {
         let text = body.map(|body| body.to_bytes()).unwrap_or_default();
         (code, Object::parse(&text).unwrap_or_default())
     }
+}
+
+/// The path of the collection of an object. A namespaced object without a namespace gets `default`.
+pub(crate) fn collection_path(server: &Server, object: &mut Object) -> Result<String, ApplyError> {
+    let (api_version, kind) = (
+        object["apiVersion"].str().to_owned(),
+        object["kind"].str().to_owned(),
+    );
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let gvk = GroupVersionKind {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.as_str().into(),
+    };
+    let Some(resource) = server.parts().catalog.of_kind(&gvk) else {
+        return Err(ApplyError::UnknownKind { kind, api_version });
+    };
+    let is_namespaced = resource.kind().scope == mizzen_object::ResourceScope::Namespaced;
+    if is_namespaced && object.namespace().is_empty() {
+        object.entry("metadata").set("namespace", "default");
+    }
+    let root = match group {
+        "" => format!("/api/{version}"),
+        group => format!("/apis/{group}/{version}"),
+    };
+    let plural = &resource.kind().plural;
+    Ok(match object.namespace() {
+        "" => format!("{root}/{plural}"),
+        namespace => format!("{root}/namespaces/{namespace}/{plural}"),
+    })
 }

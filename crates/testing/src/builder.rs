@@ -13,6 +13,14 @@ use crate::faults::{FaultRates, FaultSource};
 /// Changes options before a component starts with them.
 type Tune<T> = Arc<dyn Fn(&mut T) + Send + Sync>;
 
+/// One change after another.
+fn then<T: 'static>(first: Tune<T>, second: impl Fn(&mut T) + Send + Sync + 'static) -> Tune<T> {
+    Arc::new(move |options| {
+        first(options);
+        second(options);
+    })
+}
+
 /// Which controllers run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChosenControllers {
@@ -28,9 +36,9 @@ pub(crate) enum ChosenControllers {
 /// use mizzen_testing::Cluster;
 ///
 /// // As envtest: the API server alone.
-/// let bare = Cluster::builder().controllers([""; 0]).scheduler(false).nodes(0).start().await;
-/// // One controller, no pods.
-/// let jobs = Cluster::builder().controllers(["cronjob-controller", "job-controller"]).nodes(0).start().await;
+/// let bare = Cluster::builder().server_only().start().await;
+/// // Two controllers, no pods that run.
+/// let jobs = Cluster::builder().server_only().controllers(["cronjob-controller", "job-controller"]).start().await;
 /// # }
 /// ```
 #[derive(Clone)]
@@ -38,6 +46,7 @@ pub struct Builder {
     pub(crate) controllers: ChosenControllers,
     pub(crate) has_scheduler: bool,
     pub(crate) n_nodes: usize,
+    pub(crate) is_bootstrapped: bool,
     pub(crate) seed: u64,
     pub(crate) is_real_time: bool,
     pub(crate) faults: FaultSource,
@@ -53,6 +62,7 @@ impl Default for Builder {
             controllers: ChosenControllers::All,
             has_scheduler: true,
             n_nodes: 1,
+            is_bootstrapped: true,
             seed: 0,
             is_real_time: false,
             faults: FaultSource::planned([]),
@@ -65,6 +75,20 @@ impl Default for Builder {
 }
 
 impl Builder {
+    /// Runs the API server alone, as envtest does: no controllers, no scheduler, no nodes. What is chosen afterwards runs.
+    #[must_use]
+    pub fn server_only(self) -> Builder {
+        self.controllers([""; 0]).scheduler(false).nodes(0)
+    }
+
+    /// Starts without bootstrap objects: the namespaces exist, but no RBAC roles, no flow schemas and no `kubernetes`
+    /// Service, and components have all permissions. For tests of single components, it saves most of the time of a start.
+    #[must_use]
+    pub fn without_bootstrap(mut self) -> Builder {
+        self.is_bootstrapped = false;
+        self
+    }
+
     /// Runs these controllers, by upstream's names (`deployment-controller`), and no other ones.
     ///
     /// ```
@@ -79,8 +103,9 @@ impl Builder {
     /// # Panics
     /// If there is no controller of a name.
     #[must_use]
-    pub fn controllers<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Builder {
-        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+    pub fn controllers<S: AsRef<str>>(mut self, names: impl IntoIterator<Item = S>) -> Builder {
+        let names = names.into_iter().map(|name| name.as_ref().to_owned());
+        let names: Vec<String> = names.collect();
         for name in &names {
             let known: Vec<&str> = controllers::names().collect();
             assert!(
@@ -193,7 +218,7 @@ impl Builder {
         self
     }
 
-    /// Changes the options of the API server.
+    /// Changes the options of the API server. Several changes apply in their order, here and below.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -208,7 +233,7 @@ impl Builder {
         mut self,
         tune: impl Fn(&mut controlplane::Options) + Send + Sync + 'static,
     ) -> Builder {
-        self.tune_server = Arc::new(tune);
+        self.tune_server = then(self.tune_server, tune);
         self
     }
 
@@ -230,7 +255,7 @@ impl Builder {
         mut self,
         tune: impl Fn(&mut controllers::Options) + Send + Sync + 'static,
     ) -> Builder {
-        self.tune_controllers = Arc::new(tune);
+        self.tune_controllers = then(self.tune_controllers, tune);
         self
     }
 
@@ -249,7 +274,7 @@ impl Builder {
         mut self,
         tune: impl Fn(&mut scheduler::Options) + Send + Sync + 'static,
     ) -> Builder {
-        self.tune_scheduler = Arc::new(tune);
+        self.tune_scheduler = then(self.tune_scheduler, tune);
         self
     }
 
@@ -270,7 +295,7 @@ impl Builder {
         mut self,
         tune: impl Fn(&mut node::Options) + Send + Sync + 'static,
     ) -> Builder {
-        self.tune_nodes = Arc::new(tune);
+        self.tune_nodes = then(self.tune_nodes, tune);
         self
     }
 

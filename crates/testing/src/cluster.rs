@@ -13,10 +13,11 @@ use mizzen_controlplane::{Options, Plugins};
 use mizzen_object::condition;
 use mizzen_registry::{Registry, Revision, Store};
 use mizzen_sdk::clock::{self, Clock};
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::manager::Manager;
-use mizzen_value::Str;
 use mizzen_value::address::Cidr;
 use mizzen_value::clock::Clock as _;
+use mizzen_value::{Str, value};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinSet;
@@ -37,6 +38,8 @@ use crate::webhooks::{WebhookHandlers, Webhooks};
 const BEGIN: i64 = 1_700_000_000;
 /// The address of the server in objects. Nothing listens there.
 const ADVERTISED: &str = "127.0.0.1:6443";
+/// The namespaces of a cluster without bootstrap objects.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 /// How often expired Events are deleted. Seldom, so that idle time is cheap.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(300);
 /// How long a watch on virtual time lasts, in seconds. Watches that end and start again are most of what an idle cluster
@@ -55,7 +58,8 @@ pub struct Cluster(Arc<ClusterInner>);
 
 struct ClusterInner {
     env: Environment,
-    builder: Builder,
+    dynamic_client: DynamicClient,
+    builder: Mutex<Builder>,
     components: Mutex<Components>,
     webhooks: Webhooks,
     /// Stops with the cluster.
@@ -99,7 +103,10 @@ impl Cluster {
     pub(crate) async fn start_with(builder: Builder) -> Cluster {
         let is_virtual = !builder.is_real_time && pause_if_possible();
         let now = if is_virtual { BEGIN } else { WallClock.now().0 };
-        let store = bootstrapped_store().await.fork();
+        let store = match builder.is_bootstrapped {
+            true => bootstrapped_store().await.fork(),
+            false => Store::in_memory(Default::default()),
+        };
         let clock = SettableClock::starting_at(now);
         let webhooks = WebhookHandlers::default();
         Cluster::on_store(store, clock, builder, Components::default(), webhooks).await
@@ -142,6 +149,15 @@ impl Cluster {
         (builder.tune_server)(&mut options);
         let server = mizzen_controlplane::server(registry.clone(), options);
         server.start().await;
+        if !builder.is_bootstrapped {
+            for name in NAMESPACES {
+                let namespace = value!({"metadata": {"name": name}});
+                // A fork has them.
+                server
+                    .ask("POST", "/api/v1/namespaces", Some(&namespace))
+                    .await;
+            }
+        }
         let (kills, killed) = mpsc::channel(MAX_KILLS);
         let network = Network {
             server,
@@ -149,6 +165,7 @@ impl Cluster {
             steps,
             n_in_flight: Arc::default(),
             has_long_watches: is_virtual,
+            is_open: !builder.is_bootstrapped,
             kills,
         };
         let env = Environment {
@@ -156,13 +173,11 @@ impl Cluster {
             clock,
             random,
         };
-        for process in components.processes(&builder) {
-            components.start(&process, &builder, &env);
-        }
-        components.wait_for_sync().await;
+        components.start_all(&builder, &env).await;
         let cluster = Cluster(Arc::new(ClusterInner {
+            dynamic_client: DynamicClient::new(env.network.test_client(User::master("admin"))),
             env,
-            builder,
+            builder: Mutex::new(builder),
             components: Mutex::new(components),
             webhooks,
             tasks: Mutex::default(),
@@ -213,7 +228,7 @@ impl Cluster {
                 match fault {
                     Fault::RestartAll => inner.restart_all(),
                     Fault::ClockStep { seconds } => inner.env.clock.step(i64::from(seconds)),
-                    Fault::LoseNodes { seconds } if inner.builder.n_nodes > 0 => {
+                    Fault::LoseNodes { seconds } if inner.builder.lock().n_nodes > 0 => {
                         inner.components.lock().kill(&Process::Nodes);
                         let _restarting = InFlight::new(&inner.env.network);
                         drop(inner);
@@ -230,12 +245,12 @@ impl Cluster {
 
     /// Waits until pods are admitted, and until there are nodes for them.
     async fn wait_until_usable(&self) {
-        let (builder, store) = (&self.0.builder, self.store());
+        let (builder, store) = (self.0.builder.lock().clone(), self.store());
         let account = "/api/v1/namespaces/default/serviceaccounts/default";
         let needs_account = builder.has_controller("serviceaccount-controller");
         let has_taints = builder.has_controller("node-lifecycle-controller");
         loop {
-            let next = Revision(store.revision().0 + 1);
+            let now = store.revision();
             let (code, _) = self.server().ask("GET", account, None).await;
             let (_, nodes) = self.server().ask("GET", "/api/v1/nodes", None).await;
             let ready = nodes["items"].list().iter().filter(|node| {
@@ -243,10 +258,14 @@ impl Cluster {
                 let is_ready = ready.is_some_and(|ready| ready["status"].str() == "True");
                 is_ready && (!has_taints || node["spec"]["taints"].is_empty())
             });
-            if (code == 200 || !needs_account) && ready.count() >= builder.n_nodes {
+            let n_missing = builder.n_nodes.saturating_sub(ready.count());
+            if (code == 200 || !needs_account) && n_missing == 0 {
                 return;
             }
-            store.reached(next).await;
+            // Each of the missing nodes is written at least once.
+            store
+                .reached(Revision(now.0 + n_missing.max(1) as u64))
+                .await;
         }
     }
 
@@ -292,6 +311,11 @@ impl Cluster {
             .extend(groups.iter().map(|group| Str::from(*group)));
         self.0.webhooks.add_test_user(&user.name);
         self.0.env.network.test_client(user)
+    }
+
+    /// A client of objects without a type, with all permissions.
+    pub fn dynamic_client(&self) -> &DynamicClient {
+        &self.0.dynamic_client
     }
 
     /// The API server, for requests without a client.
@@ -492,6 +516,36 @@ impl Cluster {
         self.0.restart_all();
     }
 
+    /// Kills all components and programs, and starts those of changed options with empty caches. When this returns they
+    /// run. The API server keeps its options.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::{Builder, Cluster};
+    ///
+    /// let cluster = Cluster::start().await;
+    /// // What happens while no component runs?
+    /// cluster.restart_with(Builder::server_only).await;
+    /// cluster.restart_with(|builder| builder.controllers(["job-controller"])).await;
+    /// # }
+    /// ```
+    pub async fn restart_with(&self, change: impl FnOnce(Builder) -> Builder) {
+        let programs = self.0.components.lock().programs();
+        *self.0.components.lock() = Components::default();
+        let builder = change(self.0.builder.lock().clone());
+        *self.0.builder.lock() = builder.clone();
+        let mut components = Components::with_programs(programs);
+        components.start_all(&builder, &self.0.env).await;
+        *self.0.components.lock() = components;
+        self.wait_until_usable().await;
+    }
+
+    /// The metrics of controllers and scheduler, as their `/metrics` have them.
+    pub fn metrics(&self) -> String {
+        self.0.components.lock().metrics().to_string()
+    }
+
     /// Switches the faults of [`Builder::faults`] on or off. Watches that could lose events end with 410 when they are
     /// switched off, so that their clients list again.
     ///
@@ -609,10 +663,11 @@ impl Cluster {
     pub async fn fork(&self) -> Cluster {
         let clock = SettableClock::starting_at(self.clock().now().0);
         let components = Components::with_programs(self.0.components.lock().programs());
+        let builder = self.0.builder.lock().clone();
         let builder = Builder {
             // Names that the copy generates differ from those that the original will.
-            seed: self.0.builder.seed.wrapping_add(0x5851_f42d_4c95_7f2d),
-            ..self.0.builder.clone()
+            seed: builder.seed.wrapping_add(0x5851_f42d_4c95_7f2d),
+            ..builder
         };
         let webhooks = self.0.webhooks.handlers();
         Cluster::on_store(self.store().fork(), clock, builder, components, webhooks).await
@@ -653,15 +708,15 @@ impl Cluster {
 impl ClusterInner {
     fn start_process(&self, process: &Process) {
         let mut components = self.components.lock();
-        components.start(process, &self.builder, &self.env);
+        components.start(process, &self.builder.lock(), &self.env);
     }
 
     fn restart_all(&self) {
         let what = "all components are killed and restarted".into();
         self.env.network.steps.record_fault(&"cluster".into(), what);
-        let mut components = self.components.lock();
-        for process in components.processes(&self.builder) {
-            components.start(&process, &self.builder, &self.env);
+        let (mut components, builder) = (self.components.lock(), self.builder.lock());
+        for process in components.processes(&builder) {
+            components.start(&process, &builder, &self.env);
         }
     }
 }

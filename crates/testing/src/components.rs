@@ -14,6 +14,7 @@ use mizzen_controllers as controllers;
 use mizzen_node as node;
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::clock;
+use mizzen_sdk::metrics::{Collector as _, Families};
 use mizzen_value::clock::Clock;
 use tokio::task::JoinSet;
 
@@ -124,14 +125,29 @@ impl Components {
         self.programs.retain(|(own, ..)| **own != *name);
     }
 
-    /// Waits until the informers of controllers and scheduler have synced.
-    pub(crate) async fn wait_for_sync(&self) {
+    /// Starts the processes that a cluster has, and waits until the informers of controllers and scheduler have synced.
+    pub(crate) async fn start_all(&mut self, builder: &Builder, env: &Environment) {
+        for process in self.processes(builder) {
+            self.start(&process, builder, env);
+        }
         if let Some(controllers) = &self.controllers {
             controllers.synced().await;
         }
         if let Some(scheduler) = &self.scheduler {
             scheduler.synced().await;
         }
+    }
+
+    /// The metrics of controllers and scheduler.
+    pub(crate) fn metrics(&self) -> Families {
+        let mut families = Families::default();
+        if let Some(controllers) = &self.controllers {
+            controllers.collect(&mut families);
+        }
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.collect(&mut families);
+        }
+        families
     }
 }
 

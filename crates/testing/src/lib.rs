@@ -42,6 +42,12 @@
 //! [`Cluster::serve_webhooks`] serves its webhooks without a port. [`Cluster::kubeconfig`] opens a port for programs
 //! outside the process, such as kubectl.
 //!
+//! # Objects
+//!
+//! [`Cluster::apply`] applies YAML; [`Cluster::get`], [`Cluster::list`] and [`Cluster::history`] read types of
+//! `k8s-openapi` and derived custom resources. [`Cluster::object`], [`Cluster::create`] and [`Cluster::change`] are for
+//! objects without a type.
+//!
 //! # Time
 //!
 //! In a single-threaded runtime (`#[tokio::test]`) the cluster pauses the clock of the runtime: time passes only when all
@@ -83,6 +89,7 @@ mod diff;
 mod expect;
 mod explore;
 mod faults;
+mod objects;
 mod outcome;
 mod picture;
 mod random;

@@ -4,6 +4,7 @@ use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use mizzen_registry::Revision;
+use mizzen_value::clock::Clock as _;
 use mizzen_value::json;
 use serde::de::DeserializeOwned;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -126,6 +127,11 @@ impl Cluster {
              and before Cluster::kubeconfig"
         );
         sleep(time).await;
+    }
+
+    /// The wall clock, in seconds since 1970.
+    pub fn now(&self) -> i64 {
+        self.clock().now().0
     }
 
     /// Waits until a condition holds, and evaluates it after every write and every second. It returns a `bool`, or a

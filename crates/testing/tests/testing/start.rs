@@ -1,10 +1,11 @@
 //! Starting, reading, applying, forking.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use kube::api::{ListParams, ObjectMeta, PostParams};
-use mizzen_testing::{Cluster, assert_events, assert_status};
+use mizzen_testing::{Builder, Cluster, assert_events, assert_status};
 
 pub(crate) const WEB: &str = include_str!("web.yaml");
 
@@ -238,4 +239,51 @@ fn a_hundred_clusters_run_side_by_side() {
             });
         }
     });
+}
+
+#[tokio::test]
+async fn a_cluster_without_bootstrap_objects_has_namespaces_and_runs() {
+    let jobs = Cluster::builder()
+        .server_only()
+        .without_bootstrap()
+        .controllers(["job-controller"]);
+    let cluster = jobs.start().await;
+    assert_eq!(cluster.list::<Namespace>().await.len(), 4);
+    assert_eq!(cluster.list::<ClusterRole>().await.len(), 0);
+    let pods = "{spec: {restartPolicy: Never, containers: [{name: j, image: i}]}}";
+    let job = format!(
+        "{{apiVersion: batch/v1, kind: Job, metadata: {{name: j}}, spec: {{template: {pods}}}}}"
+    );
+    cluster.create(&job).await;
+    cluster.settle().await;
+    assert_eq!(cluster.list::<Pod>().await.len(), 1);
+    // A fork has the same permissions.
+    let fork = cluster.fork().await;
+    fork.create(&job.replace("name: j}", "name: k}")).await;
+    fork.settle().await;
+    assert_eq!(fork.list::<Pod>().await.len(), 2);
+}
+
+#[tokio::test]
+async fn components_start_later_and_with_other_options() {
+    let cluster = Cluster::builder().server_only().start().await;
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
+    cluster.create(pod).await;
+    cluster.settle().await;
+    assert_eq!(cluster.list::<Node>().await.len(), 0);
+    let larger = |builder: Builder| {
+        let builder = builder.controllers(["node-lifecycle-controller"]);
+        let builder = builder.scheduler(true).nodes(1);
+        let builder = builder.tune_nodes(|options| options.capacity.set("cpu", "16"));
+        builder.tune_nodes(|options| options.capacity.set("memory", "1Gi"))
+    };
+    cluster.restart_with(larger).await;
+    cluster.settle().await;
+    assert_status!(cluster, Pod, "p", {"phase": "Running"});
+    assert_status!(cluster, Node, "node-0", {"capacity": {"cpu": "16", "memory": "1Gi"}});
+    assert!(
+        cluster
+            .metrics()
+            .contains("scheduler_schedule_attempts_total")
+    );
 }
