@@ -6,10 +6,11 @@ use mizzen_sdk::resource::{
     CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, EVENTS, HORIZONTAL_POD_AUTOSCALERS,
 };
 use mizzen_sdk::{Key, Object, ResourceType};
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, value};
 
-use crate::cluster::{Cluster, read};
 use crate::pods::{LONG_AGO, pod, run};
+use crate::{read, start};
 
 pub(crate) const CONTROLLERS: &[&str] = &["horizontal-pod-autoscaler-controller"];
 /// The resource of pod metrics.
@@ -35,7 +36,7 @@ async fn serve(cluster: &Cluster, metrics: &ResourceType) {
          {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}}}]}}}}"
     ));
     cluster
-        .api
+        .dynamic_client()
         .create(&CUSTOM_RESOURCE_DEFINITIONS, &definition)
         .await
         .unwrap();
@@ -49,18 +50,30 @@ async fn measure(cluster: &Cluster, pod: &str, cpu: &str) {
         "timestamp": (LONG_AGO), "window": "30s", "containers": [{"name": "c", "usage": {"cpu": (cpu)}}]
     });
     let key = Key::new("default", pod);
-    if let Some(mut old) = cluster.api.find(&POD_METRICS, &key).await.unwrap() {
+    if let Some(mut old) = cluster
+        .dynamic_client()
+        .find(&POD_METRICS, &key)
+        .await
+        .unwrap()
+    {
         old.set("containers", sample["containers"].clone());
-        cluster.api.update(&POD_METRICS, &old).await.unwrap();
+        cluster
+            .dynamic_client()
+            .update(&POD_METRICS, &old)
+            .await
+            .unwrap();
     } else {
-        cluster.api.create(&POD_METRICS, &sample).await.unwrap();
+        cluster
+            .dynamic_client()
+            .create(&POD_METRICS, &sample)
+            .await
+            .unwrap();
     }
 }
 
 /// Creates a deployment.
 pub(crate) async fn target(cluster: &Cluster, replicas: usize) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: default}}, spec: {{\
              replicas: {replicas}, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, \
              spec: {{containers: [{{name: c, image: i}}]}}}}}}}}"
@@ -80,8 +93,7 @@ const CPU: &str = "metrics: [{type: Resource, resource: {name: cpu, target: {typ
 
 /// Creates an autoscaler of the deployment.
 pub(crate) async fn autoscaler(cluster: &Cluster, spec: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: h, namespace: default}}, \
              spec: {{scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}, minReplicas: 1, \
              maxReplicas: 10, {spec}}}}}"
@@ -91,12 +103,14 @@ pub(crate) async fn autoscaler(cluster: &Cluster, spec: &str) {
 
 /// `spec.replicas` of the deployment.
 pub(crate) async fn replicas(cluster: &Cluster) -> i64 {
-    cluster.get(&DEPLOYMENTS, "default/web").await["spec"]["replicas"].int()
+    cluster.object(&DEPLOYMENTS, "default/web").await["spec"]["replicas"].int()
 }
 
 /// Conditions, as `Type Status Reason`.
 pub(crate) async fn conditions(cluster: &Cluster) -> Vec<String> {
-    let autoscaler = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await;
+    let autoscaler = cluster
+        .object(&HORIZONTAL_POD_AUTOSCALERS, "default/h")
+        .await;
     let say = |condition: &Value| {
         let part = |name: &str| condition[name].str().to_string();
         format!("{} {} {}", part("type"), part("status"), part("reason"))
@@ -110,7 +124,7 @@ pub(crate) async fn conditions(cluster: &Cluster) -> Vec<String> {
 
 /// The messages of events with a reason.
 pub(crate) async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
-    let events = cluster.list(&EVENTS, "default").await;
+    let events = cluster.objects(&EVENTS, "default").await;
     let meant = events
         .iter()
         .filter(|event| event["reason"].str() == reason);
@@ -123,7 +137,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     serve(&cluster, &POD_METRICS).await;
     target(&cluster, 2).await;
     pods(&cluster, 0..2).await;
@@ -131,13 +145,13 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
         measure(&cluster, name, "900m").await;
     }
     autoscaler(&cluster, CPU).await;
-    cluster.pass(10 * SECOND).await;
+    cluster.advance(10 * SECOND).await;
     assert_eq!(
         replicas(&cluster).await,
         2,
         "it is looked at every fifteen seconds"
     );
-    cluster.pass(6 * SECOND).await;
+    cluster.advance(6 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 4);
     assert_eq!(
         conditions(&cluster).await,
@@ -150,7 +164,10 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
     let rescaled =
         "New size: 4; reason: cpu resource utilization (percentage of request) above target";
     assert_eq!(events(&cluster, "SuccessfulRescale").await, [rescaled]);
-    let status = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await["status"].clone();
+    let status = cluster
+        .object(&HORIZONTAL_POD_AUTOSCALERS, "default/h")
+        .await["status"]
+        .clone();
     let current = value!({"averageUtilization": 90, "averageValue": "900m"});
     assert_eq!(
         status["currentMetrics"],
@@ -168,7 +185,7 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
     for name in ["p0", "p1", "p2", "p3"] {
         measure(&cluster, name, "100m").await;
     }
-    cluster.pass(270 * SECOND).await;
+    cluster.advance(270 * SECOND).await;
     assert_eq!(
         replicas(&cluster).await,
         4,
@@ -178,7 +195,7 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
         conditions(&cluster).await[0],
         "AbleToScale True ScaleDownStabilized"
     );
-    cluster.pass(60 * SECOND).await;
+    cluster.advance(60 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 1);
     assert!(
         events(&cluster, "SuccessfulRescale")
@@ -189,7 +206,7 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn behavior_limits_scaling_down() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     serve(&cluster, &POD_METRICS).await;
     target(&cluster, 6).await;
     pods(&cluster, 0..6).await;
@@ -198,28 +215,32 @@ async fn behavior_limits_scaling_down() {
     }
     let behaviour = "behavior: {scaleDown: {stabilizationWindowSeconds: 0, policies: [{type: Pods, value: 1, periodSeconds: 60}]}}";
     autoscaler(&cluster, &format!("{CPU}, {behaviour}")).await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 5);
     assert_eq!(
         conditions(&cluster).await[2],
         "ScalingLimited True ScaleDownLimit"
     );
-    cluster.pass(45 * SECOND).await;
+    cluster.advance(45 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 5, "one a minute");
-    cluster.pass(20 * SECOND).await;
+    cluster.advance(20 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_metric_may_belong_to_no_object() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     serve(&cluster, &QUEUE_LENGTH).await;
     let value = value!({
         "apiVersion": "external.metrics.k8s.io/v1beta1", "kind": "Value",
         "metadata": {"name": "q", "namespace": "default"},
         "metricName": "queuelength", "timestamp": (LONG_AGO), "value": "30"
     });
-    cluster.api.create(&QUEUE_LENGTH, &value).await.unwrap();
+    cluster
+        .dynamic_client()
+        .create(&QUEUE_LENGTH, &value)
+        .await
+        .unwrap();
     target(&cluster, 2).await;
     pods(&cluster, 0..2).await;
     autoscaler(
@@ -227,9 +248,12 @@ async fn a_metric_may_belong_to_no_object() {
         "metrics: [{type: External, external: {metric: {name: queuelength}, target: {type: Value, value: '20'}}}]",
     )
     .await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 3);
-    let status = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await["status"].clone();
+    let status = cluster
+        .object(&HORIZONTAL_POD_AUTOSCALERS, "default/h")
+        .await["status"]
+        .clone();
     let external = value!({"metric": {"name": "queuelength"}, "current": {"value": "30"}});
     assert_eq!(
         status["currentMetrics"],
@@ -241,11 +265,11 @@ async fn a_metric_may_belong_to_no_object() {
 
 #[tokio::test(start_paused = true)]
 async fn without_metrics_nothing_is_scaled() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     target(&cluster, 2).await;
     pods(&cluster, 0..2).await;
     autoscaler(&cluster, CPU).await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 2);
     assert_eq!(
         conditions(&cluster).await,
@@ -268,20 +292,22 @@ async fn without_metrics_nothing_is_scaled() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_have_one_autoscaler() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     serve(&cluster, &POD_METRICS).await;
     target(&cluster, 1).await;
     pods(&cluster, 0..1).await;
     measure(&cluster, "p0", "500m").await;
     autoscaler(&cluster, CPU).await;
-    let mut other = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await;
+    let mut other = cluster
+        .object(&HORIZONTAL_POD_AUTOSCALERS, "default/h")
+        .await;
     other.set("metadata", value!({"name": "i", "namespace": "default"}));
     cluster
-        .api
+        .dynamic_client()
         .create(&HORIZONTAL_POD_AUTOSCALERS, &other)
         .await
         .unwrap();
-    cluster.pass(31 * SECOND).await;
+    cluster.advance(31 * SECOND).await;
     assert_eq!(
         conditions(&cluster).await[1],
         "ScalingActive False AmbiguousSelector"
@@ -296,10 +322,10 @@ async fn pods_have_one_autoscaler() {
 
 #[tokio::test(start_paused = true)]
 async fn a_target_that_is_out_of_bounds_needs_no_metrics() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     target(&cluster, 12).await;
     autoscaler(&cluster, CPU).await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 10);
     let message = "New size: 10; reason: Current number of replicas above Spec.MaxReplicas";
     assert_eq!(events(&cluster, "SuccessfulRescale").await, [message]);
@@ -307,9 +333,9 @@ async fn a_target_that_is_out_of_bounds_needs_no_metrics() {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_target_is_in_the_condition() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     autoscaler(&cluster, CPU).await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(
         conditions(&cluster).await,
         ["AbleToScale False FailedGetScale"]
@@ -319,7 +345,7 @@ async fn a_missing_target_is_in_the_condition() {
         ["deployments.apps \"web\" not found"]
     );
     target(&cluster, 0).await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(
         conditions(&cluster).await,
         [

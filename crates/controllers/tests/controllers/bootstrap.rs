@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
+use mizzen_testing::Cluster;
 use mizzen_value::{time, value};
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 const CONTROLLERS: &[&str] = &["bootstrap-signer-controller", "token-cleaner-controller"];
 
 #[tokio::test(start_paused = true)]
 async fn a_token_signs_until_it_expires() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     for name in ["kube-public", "kube-system"] {
         if cluster
-            .find(&mizzen_sdk::resource::NAMESPACES, name)
+            .find_object(&mizzen_sdk::resource::NAMESPACES, name)
             .await
             .is_none()
         {
@@ -25,8 +26,7 @@ async fn a_token_signs_until_it_expires() {
                 .await;
         }
     }
-    cluster
-        .create(
+    cluster.create(
             "{apiVersion: v1, kind: ConfigMap, metadata: {name: cluster-info, namespace: kube-public}, data: {kubeconfig: k}}",
         )
         .await;
@@ -39,10 +39,16 @@ async fn a_token_signs_until_it_expires() {
             "expiration": (expires)
         }
     });
-    cluster.api.create(&SECRETS, &secret).await.unwrap();
-    cluster.settle().await;
+    cluster
+        .dynamic_client()
+        .create(&SECRETS, &secret)
+        .await
+        .unwrap();
+    settle(&cluster).await;
     let signature = "jws-kubeconfig-abcdef";
-    let described = cluster.get(&CONFIG_MAPS, "kube-public/cluster-info").await;
+    let described = cluster
+        .object(&CONFIG_MAPS, "kube-public/cluster-info")
+        .await;
     let head = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..";
     assert!(
         described["data"][signature].str().starts_with(head),
@@ -50,14 +56,16 @@ async fn a_token_signs_until_it_expires() {
         described["data"]
     );
 
-    cluster.pass(Duration::from_secs(62)).await;
+    cluster.advance(Duration::from_secs(62)).await;
     assert!(
         cluster
-            .find(&SECRETS, "kube-system/bootstrap-token-abcdef")
+            .find_object(&SECRETS, "kube-system/bootstrap-token-abcdef")
             .await
             .is_none()
     );
-    let described = cluster.get(&CONFIG_MAPS, "kube-public/cluster-info").await;
+    let described = cluster
+        .object(&CONFIG_MAPS, "kube-public/cluster-info")
+        .await;
     assert!(described["data"][signature].is_null());
     assert_eq!(described["data"]["kubeconfig"].str(), "k");
 }

@@ -10,9 +10,10 @@ use mizzen_apiserver::User;
 use mizzen_controllers::{CertificateSigner, SigningRequest};
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, value};
 
-use crate::cluster::{Cluster, read};
+use crate::{cluster_of, read, settle};
 
 const CONTROLLERS: [&str; 3] = [
     "certificatesigningrequest-approving-controller",
@@ -64,24 +65,24 @@ impl CertificateSigner for RecordingSigner {
 async fn cluster() -> (Cluster, RecordingSigner) {
     let clerk = RecordingSigner::default();
     let authority = Arc::new(clerk.clone());
-    (
-        Cluster::set_up(&CONTROLLERS, |options| options.authority = Some(authority)).await,
-        clerk,
-    )
+    let cluster = cluster_of(&CONTROLLERS)
+        .tune_controllers(move |options| options.authority = Some(authority.clone()))
+        .start()
+        .await;
+    (cluster, clerk)
 }
 
 async fn ask(cluster: &Cluster, request: &str, signer: &str, usages: &str, more: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {{name: r}}, spec: \
              {{request: {request}, signerName: {signer}, usages: [{usages}]{more}}}}}"
         ))
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn answer(cluster: &Cluster, kind: &str) {
-    let mut request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let mut request = cluster.object(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     let condition = value!({"type": kind, "status": "True", "reason": "ByHand"});
     request
         .entry("status")
@@ -89,15 +90,15 @@ async fn answer(cluster: &Cluster, kind: &str) {
         .make_list()
         .push(condition);
     cluster
-        .api
+        .dynamic_client()
         .update_at(&CERTIFICATE_SIGNING_REQUESTS, "approval", &request)
         .await
         .unwrap();
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn is_issued(cluster: &Cluster) -> bool {
-    let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let request = cluster.object(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     let text = base64::engine::general_purpose::STANDARD
         .decode(request["status"]["certificate"].str())
         .unwrap();
@@ -122,7 +123,7 @@ async fn a_node_request_is_approved_automatically() {
         "",
     )
     .await;
-    let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let request = cluster.object(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     let message = "Auto approving kubelet client certificate after SubjectAccessReview.";
     assert_eq!(
         conditions(&request),
@@ -142,13 +143,11 @@ async fn allow(cluster: &Cluster, resource: &str) {
     let rule =
         format!("{{apiGroups: [certificates.k8s.io], resources: [{resource}], verbs: [create]}}");
     let group = "rbac.authorization.k8s.io";
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: {group}/v1, kind: ClusterRole, metadata: {{name: {name}}}, rules: [{rule}]}}"
         ))
         .await;
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: {group}/v1, kind: ClusterRoleBinding, metadata: {{name: {name}}}, roleRef: {{apiGroup: {group}, \
              kind: ClusterRole, name: {name}}}, subjects: [{{apiGroup: {group}, kind: User, name: joiner}}]}}"
         ))
@@ -160,7 +159,7 @@ async fn a_node_certificate_is_approved_for_users_with_the_permission() {
     let (cluster, _) = cluster().await;
     allow(&cluster, "certificatesigningrequests").await;
     let joiner = cluster
-        .server
+        .server()
         .in_process(User::component("joiner"), "kubelet");
     let request = read(&format!(
         "{{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {{name: r}}, spec: {{request: \
@@ -170,18 +169,18 @@ async fn a_node_certificate_is_approved_for_users_with_the_permission() {
     api.create(&CERTIFICATE_SIGNING_REQUESTS, &request)
         .await
         .unwrap();
-    cluster.pass(Duration::from_secs(60)).await;
-    let waiting = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    cluster.advance(Duration::from_secs(60)).await;
+    let waiting = cluster.object(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     assert!(conditions(&waiting).is_empty());
     // That permission is for the node itself.
     allow(&cluster, "certificatesigningrequests/selfnodeclient").await;
-    cluster.pass(Duration::from_secs(120)).await;
-    let waiting = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    cluster.advance(Duration::from_secs(120)).await;
+    let waiting = cluster.object(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     assert!(conditions(&waiting).is_empty());
     allow(&cluster, "certificatesigningrequests/nodeclient").await;
-    cluster.pass(Duration::from_secs(600)).await;
+    cluster.advance(Duration::from_secs(600)).await;
     let message = "Auto approving kubelet client certificate after SubjectAccessReview.";
-    let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let request = cluster.object(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     assert_eq!(
         conditions(&request),
         [("Approved", "AutoApproved", message)]
@@ -220,7 +219,7 @@ async fn a_request_that_violates_its_signer_fails() {
     )
     .await;
     answer(&cluster, "Approved").await;
-    let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let request = cluster.object(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     let failed = (
         "Failed",
         "SignerValidationFailure",
@@ -233,26 +232,26 @@ async fn a_request_that_violates_its_signer_fails() {
 async fn old_requests_are_deleted() {
     let (cluster, _) = cluster().await;
     ask(&cluster, JANE, "example.com/mine", "client auth", "").await;
-    cluster.pass(Duration::from_secs(23 * 3600)).await;
+    cluster.advance(Duration::from_secs(23 * 3600)).await;
     assert!(
         cluster
-            .find(&CERTIFICATE_SIGNING_REQUESTS, "r")
+            .find_object(&CERTIFICATE_SIGNING_REQUESTS, "r")
             .await
             .is_some()
     );
-    cluster.pass(Duration::from_secs(2 * 3600)).await;
+    cluster.advance(Duration::from_secs(2 * 3600)).await;
     assert!(
         cluster
-            .find(&CERTIFICATE_SIGNING_REQUESTS, "r")
+            .find_object(&CERTIFICATE_SIGNING_REQUESTS, "r")
             .await
             .is_none()
     );
     ask(&cluster, JANE, "example.com/mine", "client auth", "").await;
     answer(&cluster, "Denied").await;
-    cluster.pass(Duration::from_secs(2 * 3600 + 60)).await;
+    cluster.advance(Duration::from_secs(2 * 3600 + 60)).await;
     assert!(
         cluster
-            .find(&CERTIFICATE_SIGNING_REQUESTS, "r")
+            .find_object(&CERTIFICATE_SIGNING_REQUESTS, "r")
             .await
             .is_none()
     );

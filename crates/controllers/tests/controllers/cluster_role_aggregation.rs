@@ -1,17 +1,18 @@
 //! The cluster role aggregation controller.
 
 use mizzen_sdk::resource::CLUSTER_ROLES;
+use mizzen_testing::Cluster;
 use mizzen_value::json;
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 const ALL: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: all}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {x: one}}]}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}";
 const PART: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: part, labels: {x: one}}, rules: [{apiGroups: [''], resources: [pods], verbs: [list]}]}";
 
 /// The rules of the aggregated role, once controllers are idle.
 async fn rules(cluster: &Cluster) -> String {
-    cluster.settle().await;
-    let rules = cluster.get(&CLUSTER_ROLES, "all").await["rules"].clone();
+    settle(cluster).await;
+    let rules = cluster.object(&CLUSTER_ROLES, "all").await["rules"].clone();
     let resources: Vec<String> = rules
         .list()
         .iter()
@@ -22,7 +23,7 @@ async fn rules(cluster: &Cluster) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn an_aggregated_role_follows_the_selected_roles() {
-    let cluster = Cluster::with(&["clusterrole-aggregation-controller"]).await;
+    let cluster = start(&["clusterrole-aggregation-controller"]).await;
     cluster.create(ALL).await;
     assert_eq!(rules(&cluster).await, r#"["secrets"]"#);
     cluster.create(PART).await;

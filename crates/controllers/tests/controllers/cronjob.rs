@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{CRON_JOBS, EVENTS, JOBS};
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::{Value, value};
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 const CONTROLLER: &[&str] = &["cronjob-controller"];
 
@@ -20,7 +21,7 @@ async fn make(cluster: &Cluster, fields: &str) -> Object {
              spec: {{{fields}, jobTemplate: {template}}}}}"
         ))
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
     cron_job
 }
 
@@ -41,12 +42,12 @@ async fn end(cluster: &Cluster, job: &Object, succeeded: bool) {
             }
         })
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn names(cluster: &Cluster) -> Vec<String> {
     cluster
-        .list(&JOBS, "default")
+        .objects(&JOBS, "default")
         .await
         .iter()
         .map(|job| job.name().to_string())
@@ -54,15 +55,15 @@ async fn names(cluster: &Cluster) -> Vec<String> {
 }
 
 async fn status(cluster: &Cluster) -> Value {
-    cluster.get(&CRON_JOBS, "default/c").await["status"].clone()
+    cluster.object(&CRON_JOBS, "default/c").await["status"].clone()
 }
 
 async fn pass(cluster: &Cluster, seconds: u64) {
-    cluster.pass(Duration::from_secs(seconds)).await;
+    cluster.advance(Duration::from_secs(seconds)).await;
 }
 
 async fn reasons(cluster: &Cluster) -> Vec<String> {
-    let events = cluster.list(&EVENTS, "default").await;
+    let events = cluster.objects(&EVENTS, "default").await;
     let mut reasons: Vec<String> = events
         .iter()
         .map(|event| event["reason"].str().to_string())
@@ -74,13 +75,13 @@ async fn reasons(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_starts_on_time_and_its_end_is_noted() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "schedule: '*/5 * * * *'").await;
     pass(&cluster, 95).await;
     assert!(names(&cluster).await.is_empty());
     pass(&cluster, 10).await;
     assert_eq!(names(&cluster).await, ["c-28333335"]);
-    let job = cluster.get(&JOBS, "default/c-28333335").await;
+    let job = cluster.object(&JOBS, "default/c-28333335").await;
     let time = job.annotation("batch.kubernetes.io/cronjob-scheduled-timestamp");
     assert_eq!(time, Some("2023-11-14T22:15:00Z"));
     let running = status(&cluster).await;
@@ -104,7 +105,7 @@ async fn the_concurrency_policy_forbids_replaces_or_allows() {
         ("Replace", vec!["c-28333335"]),
         ("Allow", vec!["c-28333334", "c-28333335"]),
     ] {
-        let cluster = Cluster::with(CONTROLLER).await;
+        let cluster = start(CONTROLLER).await;
         make(
             &cluster,
             &format!("schedule: '* * * * *', concurrencyPolicy: {policy}"),
@@ -122,7 +123,7 @@ async fn the_concurrency_policy_forbids_replaces_or_allows() {
 
 #[tokio::test(start_paused = true)]
 async fn jobs_over_the_history_limit_are_deleted() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(
         &cluster,
         "schedule: '* * * * *', successfulJobsHistoryLimit: 1, failedJobsHistoryLimit: 0",
@@ -135,7 +136,7 @@ async fn jobs_over_the_history_limit_are_deleted() {
             .to_string();
         end(
             &cluster,
-            &cluster.get(&JOBS, &format!("default/{running}")).await,
+            &cluster.object(&JOBS, &format!("default/{running}")).await,
             true,
         )
         .await;
@@ -144,7 +145,7 @@ async fn jobs_over_the_history_limit_are_deleted() {
     pass(&cluster, 60).await;
     end(
         &cluster,
-        &cluster.get(&JOBS, "default/c-28333337").await,
+        &cluster.object(&JOBS, "default/c-28333337").await,
         false,
     )
     .await;
@@ -153,22 +154,24 @@ async fn jobs_over_the_history_limit_are_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_a_start_does_not_start_twice() {
-    let mut cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "schedule: '*/5 * * * *'").await;
     pass(&cluster, 105).await;
-    cluster.start(&[], |_| {}).await;
+    cluster.restart_with(Builder::server_only).await;
     cluster
         .change_status(&CRON_JOBS, "default/c", |status| *status = Value::object())
         .await;
-    cluster.start(CONTROLLER, |_| {}).await;
-    cluster.settle().await;
+    cluster
+        .restart_with(|builder| builder.controllers(CONTROLLER))
+        .await;
+    settle(&cluster).await;
     assert_eq!(names(&cluster).await, ["c-28333335"]);
     assert_eq!(status(&cluster).await["active"].list().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_schedule_counts_from_its_next_time() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "schedule: '0 0 1 1 *'").await;
     pass(&cluster, 600).await;
     cluster
@@ -184,7 +187,7 @@ async fn a_new_schedule_counts_from_its_next_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_missing_is_no_longer_active() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "schedule: '*/5 * * * *'").await;
     pass(&cluster, 105).await;
     cluster.delete(&JOBS, "default/c-28333335").await;
@@ -193,7 +196,7 @@ async fn a_job_that_is_missing_is_no_longer_active() {
             drop(job.entry("metadata").remove("finalizers"))
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(status(&cluster).await["active"].is_null());
     assert!(reasons(&cluster).await.contains(&"MissingJob".to_string()));
 }

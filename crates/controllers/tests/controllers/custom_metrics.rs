@@ -8,16 +8,17 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body as Sent;
-use mizzen_apiserver::{Body, InProcess, Server, User};
+use mizzen_apiserver::{Body, InProcess, User};
 use mizzen_sdk::resource::HORIZONTAL_POD_AUTOSCALERS;
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::{Value, json, value};
 use tower_service::Service;
 
 use crate::autoscaler::{
     CONTROLLERS, SECOND, autoscaler, conditions, events, pods, replicas, target,
 };
-use crate::cluster::Cluster;
 use crate::pods::LONG_AGO;
+use crate::start;
 
 const ROOT: &str = "/apis/custom.metrics.k8s.io";
 
@@ -54,17 +55,17 @@ impl Service<Request<Sent>> for AggregatedTransport {
 
 /// A cluster whose aggregated server answers so.
 async fn cluster(answer: fn(&str) -> Option<Value>) -> Cluster {
-    let mut cluster = Cluster::with(&[]).await;
-    let server = cluster.server.clone();
-    let client = move |server: &Server| {
+    let cluster = start(&[]).await;
+    let server = cluster.server().clone();
+    let clients = Arc::new(move |_: &str| {
         let ours = server.in_process(User::master("admin"), "kube-controller-manager");
         Client::new(AggregatedTransport { ours, answer }, "default")
+    });
+    let with_metrics = |builder: Builder| {
+        let builder = builder.controllers(CONTROLLERS);
+        builder.tune_controllers(move |options| options.clients = clients.clone())
     };
-    cluster
-        .start(CONTROLLERS, |options| {
-            options.clients = Arc::new(move |_| client(&server))
-        })
-        .await;
+    cluster.restart_with(with_metrics).await;
     cluster
 }
 
@@ -91,7 +92,9 @@ fn answer(path: &str) -> Option<Value> {
 }
 
 async fn measured(cluster: &Cluster) -> Value {
-    cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await["status"]["currentMetrics"][0]
+    cluster
+        .object(&HORIZONTAL_POD_AUTOSCALERS, "default/h")
+        .await["status"]["currentMetrics"][0]
         .clone()
 }
 
@@ -107,7 +110,7 @@ async fn pods_may_have_metrics_of_any_name() {
         &format!("metrics: [{{type: Pods, pods: {{metric: {metric}, target: {wanted}}}}}]"),
     )
     .await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 3);
     let metric = value!({"name": "requests", "selector": {"matchLabels": {"verb": "get"}}});
     let pods = value!({"metric": (metric), "current": {"averageValue": "15"}});
@@ -132,7 +135,7 @@ async fn objects_may_have_metrics_of_any_name() {
         &format!("metrics: [{{type: Object, object: {spec}}}]"),
     )
     .await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 3);
     let described = value!({"kind": "Service", "name": "web", "apiVersion": "v1"});
     let object = value!({"metric": {"name": "hits"}, "current": {"value": "150"}, "describedObject": (described)});
@@ -155,7 +158,7 @@ async fn the_custom_metrics_api_may_be_missing() {
         &format!("metrics: [{{type: Pods, pods: {spec}}}]"),
     )
     .await;
-    cluster.pass(16 * SECOND).await;
+    cluster.advance(16 * SECOND).await;
     assert_eq!(replicas(&cluster).await, 2);
     assert_eq!(
         conditions(&cluster).await[1],

@@ -5,9 +5,10 @@ use std::time::Duration;
 use mizzen_sdk::Object;
 use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{CONTROLLER_REVISIONS, DAEMON_SETS, EVENTS, NODES, PODS};
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::{json, time, value};
 
-use crate::cluster::{Cluster, read};
+use crate::{read, settle, start};
 
 /// A set `d` for nodes with the label daemon=yes, with more members of its spec.
 fn set(more: &str) -> String {
@@ -23,12 +24,12 @@ fn set(more: &str) -> String {
 }
 
 async fn begin(nodes: &[&str], more: &str) -> Cluster {
-    let cluster = Cluster::with(&["daemonset-controller"]).await;
+    let cluster = start(&["daemonset-controller"]).await;
     for node in nodes {
         add_node(&cluster, node).await;
     }
     cluster.create(&set(more)).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster
 }
 
@@ -44,7 +45,7 @@ async fn add_node(cluster: &Cluster, name: &str) {
 
 async fn change_node(cluster: &Cluster, name: &str, change: impl FnOnce(&mut Object)) {
     cluster.change(&NODES, name, change).await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 fn node_of(pod: &Object) -> String {
@@ -70,7 +71,7 @@ async fn pods(cluster: &Cluster) -> String {
         }
     };
     let mut words: Vec<String> = cluster
-        .list(&PODS, "default")
+        .objects(&PODS, "default")
         .await
         .iter()
         .map(word)
@@ -81,13 +82,13 @@ async fn pods(cluster: &Cluster) -> String {
 
 /// Binds every pod to its node and makes it ready, as scheduler and kubelets would.
 async fn run(cluster: &Cluster) {
-    for pod in cluster.list(&PODS, "default").await {
+    for pod in cluster.objects(&PODS, "default").await {
         let key = pod.key();
         if pod["spec"]["nodeName"].str().is_empty() {
             let target = value!({"apiVersion": "v1", "kind": "Node", "name": (node_of(&pod))});
             let binding = value!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": (pod.name())}, "target": target});
             cluster
-                .api
+                .dynamic_client()
                 .create_at(&PODS, &key, "binding", &binding)
                 .await
                 .unwrap();
@@ -102,13 +103,13 @@ async fn run(cluster: &Cluster) {
                 .await;
         }
     }
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 /// Deletes terminating pods, as kubelets would.
 async fn reap(cluster: &Cluster) {
     for pod in cluster
-        .list(&PODS, "default")
+        .objects(&PODS, "default")
         .await
         .iter()
         .filter(|pod| pod.is_terminating())
@@ -117,9 +118,13 @@ async fn reap(cluster: &Cluster) {
             grace_seconds: Some(0),
             ..DeleteOptions::default()
         };
-        cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
+        cluster
+            .dynamic_client()
+            .delete(&PODS, &pod.key(), &now)
+            .await
+            .unwrap();
     }
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn update(cluster: &Cluster, image: &str) {
@@ -128,12 +133,12 @@ async fn update(cluster: &Cluster, image: &str) {
         template.entry("containers").list_mut()[0].set("image", image);
     };
     cluster.change(&DAEMON_SETS, "default/d", change).await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 /// Desired, current, misplaced, ready, updated, available and unavailable.
 async fn status(cluster: &Cluster) -> String {
-    let status = cluster.get(&DAEMON_SETS, "default/d").await["status"].clone();
+    let status = cluster.object(&DAEMON_SETS, "default/d").await["status"].clone();
     let fields = [
         "desiredNumberScheduled",
         "currentNumberScheduled",
@@ -176,7 +181,7 @@ async fn daemon_pods_follow_nodes() {
 async fn a_pending_daemon_pod_for_a_missing_node_is_deleted() {
     let cluster = begin(&["n1", "n2"], "{}").await;
     cluster.delete(&NODES, "n2").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         pods(&cluster).await,
         "n1:1 n2:1",
@@ -184,7 +189,7 @@ async fn a_pending_daemon_pod_for_a_missing_node_is_deleted() {
     );
     // The scheduler writes that it finds no node for the pod.
     let pod = cluster
-        .list(&PODS, "default")
+        .objects(&PODS, "default")
         .await
         .remove(0)
         .key()
@@ -195,7 +200,7 @@ async fn a_pending_daemon_pod_for_a_missing_node_is_deleted() {
             status.set("conditions", vec![condition])
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         (pods(&cluster).await, status(&cluster).await),
         ("n1:1".into(), "1 1 0 0 1 0 1".into())
@@ -267,27 +272,27 @@ async fn on_delete_replaces_a_daemon_pod_only_after_its_deletion() {
         (pods(&cluster).await, status(&cluster).await),
         ("n1:1".into(), "1 1 0 1 0 1 0".into())
     );
-    let pod = cluster.list(&PODS, "default").await.remove(0);
+    let pod = cluster.objects(&PODS, "default").await.remove(0);
     cluster.delete(&PODS, &pod.key().to_string()).await;
     reap(&cluster).await;
     assert_eq!(pods(&cluster).await, "n1:2");
 }
 
 async fn fail(cluster: &Cluster) {
-    let pod = cluster.list(&PODS, "default").await.remove(0);
+    let pod = cluster.objects(&PODS, "default").await.remove(0);
     cluster
         .change_status(&PODS, &pod.key().to_string(), |status| {
             status.set("phase", "Failed")
         })
         .await;
-    cluster.pass(Duration::from_millis(100)).await;
+    cluster.advance(Duration::from_millis(100)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_pod_that_keeps_failing_backs_off() {
     let cluster = begin(&["n1"], "{}").await;
     let phase = async || {
-        cluster.list(&PODS, "default").await[0]
+        cluster.objects(&PODS, "default").await[0]
             .at("status.phase")
             .str()
             .to_string()
@@ -296,14 +301,14 @@ async fn a_daemon_pod_that_keeps_failing_backs_off() {
     assert_eq!(phase().await, "Pending");
     fail(&cluster).await;
     assert_eq!(phase().await, "Failed");
-    cluster.pass(Duration::from_millis(1000)).await;
+    cluster.advance(Duration::from_millis(1000)).await;
     assert_eq!(phase().await, "Pending");
     fail(&cluster).await;
-    cluster.pass(Duration::from_millis(1000)).await;
+    cluster.advance(Duration::from_millis(1000)).await;
     assert_eq!(phase().await, "Failed");
-    cluster.pass(Duration::from_millis(1100)).await;
+    cluster.advance(Duration::from_millis(1100)).await;
     assert_eq!(phase().await, "Pending");
-    let events = cluster.list(&EVENTS, "default").await;
+    let events = cluster.objects(&EVENTS, "default").await;
     let failed = events
         .iter()
         .find(|event| event["reason"].str() == "FailedDaemonPod")
@@ -327,13 +332,13 @@ async fn daemon_pods_become_available_after_min_ready_seconds() {
     let cluster = begin(&["n1"], "{minReadySeconds: 30}").await;
     run(&cluster).await;
     assert_eq!(status(&cluster).await, "1 1 0 1 1 0 1");
-    cluster.pass(Duration::from_secs(60)).await;
+    cluster.advance(Duration::from_secs(60)).await;
     assert_eq!(status(&cluster).await, "1 1 0 1 1 1 0");
 }
 
 /// The revision numbers, sorted.
 async fn revisions(cluster: &Cluster) -> Vec<i64> {
-    let list = cluster.list(&CONTROLLER_REVISIONS, "default").await;
+    let list = cluster.objects(&CONTROLLER_REVISIONS, "default").await;
     let mut numbers: Vec<i64> = list
         .iter()
         .map(|revision| revision["revision"].int())
@@ -346,7 +351,7 @@ async fn revisions(cluster: &Cluster) -> Vec<i64> {
 async fn revisions_are_named_by_the_template_and_deleted_beyond_the_limit() {
     let cluster = begin(&[], "{revisionHistoryLimit: 1}").await;
     let revision = cluster
-        .list(&CONTROLLER_REVISIONS, "default")
+        .objects(&CONTROLLER_REVISIONS, "default")
         .await
         .remove(0);
     assert_eq!(
@@ -366,22 +371,22 @@ async fn revisions_are_named_by_the_template_and_deleted_beyond_the_limit() {
     update(&cluster, "i:1").await;
     assert_eq!(revisions(&cluster).await, [2, 3]);
     update(&cluster, "i:3").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(revisions(&cluster).await, [3, 4]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_collision_changes_the_revisions_hash() {
     let first = begin(&[], "{}").await;
-    let name = first.list(&CONTROLLER_REVISIONS, "default").await[0]
+    let name = first.objects(&CONTROLLER_REVISIONS, "default").await[0]
         .name()
         .to_string();
-    let cluster = Cluster::with(&["daemonset-controller"]).await;
+    let cluster = start(&["daemonset-controller"]).await;
     let taken = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: NAME, namespace: default}, revision: 1, data: {}}";
     cluster.create(&taken.replace("NAME", &name)).await;
     cluster.create(&set("{}")).await;
-    cluster.settle().await;
-    let set = cluster.get(&DAEMON_SETS, "default/d").await;
+    settle(&cluster).await;
+    let set = cluster.object(&DAEMON_SETS, "default/d").await;
     assert_eq!(
         (
             set.at("status.collisionCount").int(),
@@ -390,17 +395,20 @@ async fn a_name_collision_changes_the_revisions_hash() {
         (1, 1)
     );
     assert_eq!(
-        cluster.list(&CONTROLLER_REVISIONS, "default").await.len(),
+        cluster
+            .objects(&CONTROLLER_REVISIONS, "default")
+            .await
+            .len(),
         2
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn duplicate_revisions_are_merged_and_pods_relabelled() {
-    let mut cluster = begin(&["n1"], "{}").await;
-    cluster.start(&[], |_| {}).await;
+    let cluster = begin(&["n1"], "{}").await;
+    cluster.restart_with(Builder::server_only).await;
     let mut equal = cluster
-        .list(&CONTROLLER_REVISIONS, "default")
+        .objects(&CONTROLLER_REVISIONS, "default")
         .await
         .remove(0);
     equal.set("metadata", value!({
@@ -408,13 +416,15 @@ async fn duplicate_revisions_are_merged_and_pods_relabelled() {
     }));
     equal.set("revision", 7i64);
     cluster
-        .api
+        .dynamic_client()
         .create(&CONTROLLER_REVISIONS, &equal)
         .await
         .unwrap();
-    cluster.start(&["daemonset-controller"], |_| {}).await;
-    cluster.settle().await;
-    let revisions = cluster.list(&CONTROLLER_REVISIONS, "default").await;
+    cluster
+        .restart_with(|builder| builder.controllers(&["daemonset-controller"]))
+        .await;
+    settle(&cluster).await;
+    let revisions = cluster.objects(&CONTROLLER_REVISIONS, "default").await;
     assert_eq!(
         revisions
             .iter()
@@ -422,7 +432,7 @@ async fn duplicate_revisions_are_merged_and_pods_relabelled() {
             .collect::<Vec<_>>(),
         ["d-other"]
     );
-    let pods = cluster.list(&PODS, "default").await;
+    let pods = cluster.objects(&PODS, "default").await;
     assert_eq!(
         pods.iter()
             .map(|pod| pod.label("controller-revision-hash"))
@@ -434,29 +444,29 @@ async fn duplicate_revisions_are_merged_and_pods_relabelled() {
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_adopted_and_a_pod_that_no_longer_matches_is_released() {
     let cluster = begin(&["n1"], "{}").await;
-    let pod = cluster.list(&PODS, "default").await.remove(0);
+    let pod = cluster.objects(&PODS, "default").await.remove(0);
     let key = pod.key().to_string();
     cluster
         .change(&PODS, &key, |pod| {
             pod.entry("metadata").entry("labels").set("app", "x")
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let owned = async || -> Vec<bool> {
-        let pods = cluster.list(&PODS, "default").await;
+        let pods = cluster.objects(&PODS, "default").await;
         pods.iter().map(|pod| pod.controller().is_some()).collect()
     };
-    assert!(cluster.get(&PODS, &key).await.controller().is_none());
+    assert!(cluster.object(&PODS, &key).await.controller().is_none());
     assert_eq!(owned().await.len(), 2);
     cluster
         .change(&PODS, &key, |pod| {
             pod.entry("metadata").entry("labels").set("app", "d")
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     // Of two pods on a node the older one stays.
     assert_eq!(owned().await, [true]);
-    assert_eq!(cluster.get(&PODS, &key).await.uid(), pod.uid());
+    assert_eq!(cluster.object(&PODS, &key).await.uid(), pod.uid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -464,7 +474,7 @@ async fn a_rejected_daemon_pod_causes_an_event_and_a_retry() {
     let refused = "{template: {metadata: {labels: {app: d}},
         spec: {priorityClassName: nobody, containers: [{name: c, image: 'i:1'}]}}}";
     let cluster = begin(&["n1"], refused).await;
-    let events = cluster.list(&EVENTS, "default").await;
+    let events = cluster.objects(&EVENTS, "default").await;
     let failed = events
         .iter()
         .find(|event| event["reason"].str() == "FailedCreate")
@@ -477,26 +487,28 @@ async fn a_rejected_daemon_pod_causes_an_event_and_a_retry() {
     assert_eq!(status(&cluster).await, "1 0 0 0 0 0 1");
     let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: nobody}, value: 5}";
     cluster.create(class).await;
-    cluster.pass(Duration::from_secs(60)).await;
+    cluster.advance(Duration::from_secs(60)).await;
     assert_eq!(pods(&cluster).await, "n1:1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_nodes_get_their_daemon_pods_in_bursts() {
-    let cluster = Cluster::with(&[]).await;
+    let cluster = start(&[]).await;
     for at in 0..260 {
         let node = "{apiVersion: v1, kind: Node, metadata: {name: NAME, labels: {daemon: 'yes'}}}";
         cluster
             .create(&node.replace("NAME", &format!("n{at}")))
             .await;
     }
-    let mut cluster = cluster;
+    let cluster = cluster;
     let tolerant =
         "{template: {metadata: {labels: {app: d}}, spec: {tolerations: [{operator: Exists}],
         containers: [{name: c, image: 'i:1'}]}}}";
     cluster.create(&set(tolerant)).await;
-    cluster.start(&["daemonset-controller"], |_| {}).await;
-    cluster.settle().await;
-    assert_eq!(cluster.list(&PODS, "default").await.len(), 260);
+    cluster
+        .restart_with(|builder| builder.controllers(&["daemonset-controller"]))
+        .await;
+    settle(&cluster).await;
+    assert_eq!(cluster.objects(&PODS, "default").await.len(), 260);
     assert_eq!(status(&cluster).await, "260 260 0 0 260 0 260");
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, value};
 
-use crate::cluster::Cluster;
 use crate::replicaset::{event_messages, make_ready, pods};
+use crate::{settle, start};
 
 const CONTROLLERS: &[&str] = &["deployment-controller", "replicaset-controller"];
 const WEB: &str = "default/web";
@@ -22,7 +23,7 @@ fn web(replicas: usize, more: &str) -> String {
 
 /// A deployment with ready pods.
 async fn ready(replicas: usize, more: &str) -> Cluster {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     cluster.create(&web(replicas, more)).await;
     all_ready(&cluster).await;
     cluster
@@ -30,20 +31,20 @@ async fn ready(replicas: usize, more: &str) -> Cluster {
 
 /// Makes every pod ready.
 async fn all_ready(cluster: &Cluster) {
-    cluster.settle().await;
+    settle(cluster).await;
     for pod in pods(cluster).await {
         if pod["status"]["phase"].str() != "Running" {
             make_ready(cluster, &pod).await;
         }
     }
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn change(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
     cluster
         .change(&DEPLOYMENTS, WEB, |web| change(web.entry("spec")))
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 fn image(version: &str) -> impl FnOnce(&mut Value) {
@@ -57,7 +58,7 @@ fn image(version: &str) -> impl FnOnce(&mut Value) {
 
 /// The sizes of all sets, by image.
 async fn sizes(cluster: &Cluster) -> Vec<(String, i64)> {
-    let sets = cluster.list(&REPLICA_SETS, "default").await;
+    let sets = cluster.objects(&REPLICA_SETS, "default").await;
     let mut sizes: Vec<(String, i64)> = sets
         .iter()
         .map(|set| {
@@ -83,7 +84,7 @@ fn check(sizes: Vec<(String, i64)>, expect: &[(&str, i64)]) {
 }
 
 async fn condition(cluster: &Cluster, type_: &str) -> (String, String) {
-    let web = cluster.get(&DEPLOYMENTS, WEB).await;
+    let web = cluster.object(&DEPLOYMENTS, WEB).await;
     let conditions = web["status"]["conditions"].list();
     let found = conditions
         .iter()
@@ -94,7 +95,7 @@ async fn condition(cluster: &Cluster, type_: &str) -> (String, String) {
 }
 
 async fn set_of(cluster: &Cluster, image: &str) -> Object {
-    let sets = cluster.list(&REPLICA_SETS, "default").await.into_iter();
+    let sets = cluster.objects(&REPLICA_SETS, "default").await.into_iter();
     let is_meant =
         |set: &Object| set["spec"]["template"]["spec"]["containers"][0]["image"].str() == image;
     sets.into_iter()
@@ -106,7 +107,7 @@ async fn set_of(cluster: &Cluster, image: &str) -> Object {
 async fn managed_fields_of_a_set_survive_scaling() {
     let cluster = ready(1, "").await;
     change(&cluster, |spec| spec.set("replicas", 3)).await;
-    for set in cluster.list(&REPLICA_SETS, "default").await {
+    for set in cluster.objects(&REPLICA_SETS, "default").await {
         let managed = set["metadata"]["managedFields"].list();
         let owned: Vec<_> = managed
             .iter()
@@ -118,9 +119,9 @@ async fn managed_fields_of_a_set_survive_scaling() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_comes_up_and_says_so() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     cluster.create(&web(2, "")).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         condition(&cluster, "Available").await,
         ("False".into(), "MinimumReplicasUnavailable".into())
@@ -130,7 +131,7 @@ async fn a_deployment_comes_up_and_says_so() {
         ("True".into(), "ReplicaSetUpdated".into())
     );
     all_ready(&cluster).await;
-    let web = cluster.get(&DEPLOYMENTS, WEB).await;
+    let web = cluster.object(&DEPLOYMENTS, WEB).await;
     let mut status = web["status"].clone();
     status.remove("conditions");
     let expect = value!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2, "terminatingReplicas": 0});
@@ -163,7 +164,7 @@ async fn a_rollout_proceeds_within_surge_and_unavailability() {
         condition(&cluster, "Progressing").await,
         ("True".into(), "NewReplicaSetAvailable".into())
     );
-    let web = cluster.get(&DEPLOYMENTS, WEB).await;
+    let web = cluster.object(&DEPLOYMENTS, WEB).await;
     assert_eq!(
         web.annotation("deployment.kubernetes.io/revision"),
         Some("2")
@@ -179,7 +180,9 @@ async fn a_rollback_reuses_the_old_set() {
     change(&cluster, image("v1")).await;
     all_ready(&cluster).await;
     check(sizes(&cluster).await, &[("v1", 1), ("v2", 0)]);
-    let again = cluster.get(&REPLICA_SETS, &first.key().to_string()).await;
+    let again = cluster
+        .object(&REPLICA_SETS, &first.key().to_string())
+        .await;
     assert_eq!(
         again.annotation("deployment.kubernetes.io/revision"),
         Some("3")
@@ -209,7 +212,7 @@ async fn an_annotation_rolls_back() {
     );
     assert_eq!(
         cluster
-            .get(&DEPLOYMENTS, WEB)
+            .object(&DEPLOYMENTS, WEB)
             .await
             .annotation("deprecated.deployment.rollback.to"),
         None
@@ -218,21 +221,25 @@ async fn an_annotation_rolls_back() {
 
 #[tokio::test(start_paused = true)]
 async fn recreate_waits_until_the_old_pods_are_gone() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     let text = web(2, "strategy: {type: Recreate},")
         .replace("spec: {containers", "spec: {nodeName: n1, containers");
     cluster.create(&text).await;
     all_ready(&cluster).await;
     change(&cluster, image("v2")).await;
     check(sizes(&cluster).await, &[("v1", 0)]);
-    let web = cluster.get(&DEPLOYMENTS, WEB).await;
+    let web = cluster.object(&DEPLOYMENTS, WEB).await;
     assert_eq!(web["status"]["terminatingReplicas"].int(), 2);
-    for pod in cluster.list(&PODS, "default").await {
+    for pod in cluster.objects(&PODS, "default").await {
         let now = mizzen_sdk::dynamic::DeleteOptions {
             grace_seconds: Some(0),
             ..Default::default()
         };
-        cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
+        cluster
+            .dynamic_client()
+            .delete(&PODS, &pod.key(), &now)
+            .await
+            .unwrap();
     }
     all_ready(&cluster).await;
     check(sizes(&cluster).await, &[("v1", 0), ("v2", 2)]);
@@ -240,16 +247,16 @@ async fn recreate_waits_until_the_old_pods_are_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_without_progress_exceeds_its_deadline() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     cluster
         .create(&web(1, "progressDeadlineSeconds: 60,"))
         .await;
-    cluster.pass(Duration::from_secs(58)).await;
+    cluster.advance(Duration::from_secs(58)).await;
     assert_eq!(
         condition(&cluster, "Progressing").await,
         ("True".into(), "ReplicaSetUpdated".into())
     );
-    cluster.pass(Duration::from_secs(6)).await;
+    cluster.advance(Duration::from_secs(6)).await;
     assert_eq!(
         condition(&cluster, "Progressing").await,
         ("False".into(), "ProgressDeadlineExceeded".into())
@@ -313,10 +320,10 @@ async fn sets_are_adopted_and_released() {
             drop(set.entry("metadata").remove("ownerReferences"))
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(
         cluster
-            .get(&REPLICA_SETS, &key)
+            .object(&REPLICA_SETS, &key)
             .await
             .controller()
             .is_some()
@@ -326,10 +333,10 @@ async fn sets_are_adopted_and_released() {
             set.entry("metadata").entry("labels").set("app", "b")
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(
         cluster
-            .get(&REPLICA_SETS, &key)
+            .object(&REPLICA_SETS, &key)
             .await
             .controller()
             .is_none()
@@ -342,7 +349,7 @@ async fn a_name_collision_leads_to_another_hash() {
     let mut squatter = set_of(&cluster, "v1").await;
     let name = squatter.name().to_string();
     cluster.delete(&DEPLOYMENTS, WEB).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster
         .delete(&REPLICA_SETS, &squatter.key().to_string())
         .await;
@@ -351,14 +358,18 @@ async fn a_name_collision_leads_to_another_hash() {
         "metadata",
         value!({"name": (&name), "namespace": "default", "labels": {"app": "b"}}),
     );
-    cluster.api.create(&REPLICA_SETS, &squatter).await.unwrap();
+    cluster
+        .dynamic_client()
+        .create(&REPLICA_SETS, &squatter)
+        .await
+        .unwrap();
     cluster.create(&web(1, "")).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
-        cluster.get(&DEPLOYMENTS, WEB).await["status"]["collisionCount"].int(),
+        cluster.object(&DEPLOYMENTS, WEB).await["status"]["collisionCount"].int(),
         1
     );
-    let sets = cluster.list(&REPLICA_SETS, "default").await;
+    let sets = cluster.objects(&REPLICA_SETS, "default").await;
     assert_eq!(
         sets.iter().filter(|set| set.controller().is_some()).count(),
         1
@@ -374,7 +385,7 @@ async fn changes_of_annotations_and_times_reach_the_set() {
             web.entry("spec").set("minReadySeconds", 7);
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let set = set_of(&cluster, "v1").await;
     assert_eq!(
         (set.annotation("team"), set["spec"]["minReadySeconds"].int()),
@@ -384,16 +395,16 @@ async fn changes_of_annotations_and_times_reach_the_set() {
 
 #[tokio::test(start_paused = true)]
 async fn many_deployments_come_up_together() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     for at in 0..20 {
         let text = web(20, "")
             .replace("name: web", &format!("name: web{at}"))
             .replace("app: a", &format!("app: a{at}"));
         cluster.create(&text).await;
     }
-    cluster.pass(Duration::from_secs(10)).await;
-    assert_eq!(cluster.list(&PODS, "default").await.len(), 400);
-    let done = cluster.list(&DEPLOYMENTS, "default").await;
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(cluster.objects(&PODS, "default").await.len(), 400);
+    let done = cluster.objects(&DEPLOYMENTS, "default").await;
     assert!(
         done.iter()
             .all(|web| web["status"]["updatedReplicas"].int() == 20)

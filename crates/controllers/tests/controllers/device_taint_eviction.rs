@@ -4,24 +4,22 @@ use std::time::Duration;
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS, RESOURCE_SLICES};
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, time};
 
-use crate::cluster::Cluster;
+use crate::{read, settle, start};
 
 /// A cluster with a device, and with a pod on a node that has it; `tolerations` are those of its
 /// claim.
 async fn cluster(tolerations: &str) -> Cluster {
-    let cluster = Cluster::with(&["device-taint-eviction-controller"]).await;
-    cluster
-        .create("{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: gpu.example.com, nodeName: n1, pool: {name: n1, generation: 1, resourceSliceCount: 1}, devices: [{name: d0}, {name: d1}]}}")
+    let cluster = start(&["device-taint-eviction-controller"]).await;
+    cluster.create("{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: gpu.example.com, nodeName: n1, pool: {name: n1, generation: 1, resourceSliceCount: 1}, devices: [{name: d0}, {name: d1}]}}")
         .await;
-    cluster
-        .create("{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}")
+    cluster.create("{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}")
         .await;
-    let pod = cluster
-        .create("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {nodeName: n1, terminationGracePeriodSeconds: 0, resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i}]}}")
+    let pod = cluster.create("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {nodeName: n1, terminationGracePeriodSeconds: 0, resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i}]}}")
         .await;
-    let result = crate::cluster::read(&format!(
+    let result = read(&format!(
         "{{request: r, driver: gpu.example.com, pool: n1, device: d0, tolerations: {tolerations}}}"
     ));
     cluster
@@ -37,7 +35,7 @@ async fn cluster(tolerations: &str) -> Cluster {
             status.set("reservedFor", vec![user]);
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster
 }
 
@@ -57,11 +55,11 @@ async fn taint(cluster: &Cluster, device: usize, effect: Option<&str>) {
             }
         })
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn find(cluster: &Cluster) -> Option<Object> {
-    cluster.find(&PODS, "default/p").await
+    cluster.find_object(&PODS, "default/p").await
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,15 +88,15 @@ async fn a_pod_with_toleration_seconds_is_evicted_then_unless_the_taint_is_remov
         async |cluster: &Cluster| find(cluster).await.is_some_and(|pod| !pod.is_terminating());
     let leaving = cluster(toleration).await;
     taint(&leaving, 0, Some("NoExecute")).await;
-    leaving.pass(Duration::from_secs(50)).await;
+    leaving.advance(Duration::from_secs(50)).await;
     assert!(is_there(&leaving).await);
-    leaving.pass(Duration::from_secs(15)).await;
+    leaving.advance(Duration::from_secs(15)).await;
     assert!(!is_there(&leaving).await);
 
     let staying = cluster(toleration).await;
     taint(&staying, 0, Some("NoExecute")).await;
-    staying.pass(Duration::from_secs(30)).await;
+    staying.advance(Duration::from_secs(30)).await;
     taint(&staying, 0, None).await;
-    staying.pass(Duration::from_secs(100)).await;
+    staying.advance(Duration::from_secs(100)).await;
     assert!(is_there(&staying).await);
 }

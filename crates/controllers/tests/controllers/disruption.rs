@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, EVENTS, POD_DISRUPTION_BUDGETS, PODS};
 use mizzen_sdk::{Key, Object, ResourceType};
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, time, value};
 
-use crate::cluster::{Cluster, read};
 use crate::pods::{pod, run};
+use crate::{read, settle, start};
 
 const CONTROLLERS: &[&str] = &["disruption-controller"];
 
 async fn budget(cluster: &Cluster, spec: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: b, namespace: default}}, \
              spec: {{selector: {{matchLabels: {{app: web}}}}, {spec}}}}}"
         ))
@@ -22,7 +22,7 @@ async fn budget(cluster: &Cluster, spec: &str) {
 
 /// Allowed, healthy, needed and expected, and the reason.
 async fn status(cluster: &Cluster) -> (i64, i64, i64, i64, String) {
-    let status = cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await["status"].clone();
+    let status = cluster.object(&POD_DISRUPTION_BUDGETS, "default/b").await["status"].clone();
     let n = |name: &str| status[name].int();
     let reason = status["conditions"][0]["reason"].str().to_string();
     (
@@ -35,7 +35,7 @@ async fn status(cluster: &Cluster) -> (i64, i64, i64, i64, String) {
 }
 
 async fn reasons(cluster: &Cluster) -> Vec<String> {
-    let events = cluster.list(&EVENTS, "default").await;
+    let events = cluster.objects(&EVENTS, "default").await;
     let mut reasons: Vec<String> = events
         .iter()
         .map(|event| event["reason"].str().to_string())
@@ -59,8 +59,7 @@ async fn controlled_pods(cluster: &Cluster, owner: &Object, n: usize) {
 }
 
 async fn replica_set(cluster: &Cluster, replicas: usize) -> Object {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: r, namespace: default}}, spec: {{\
              replicas: {replicas}, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, \
              spec: {{containers: [{{name: c, image: i}}]}}}}}}}}"
@@ -74,9 +73,9 @@ fn said(reason: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_follows_its_pods() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     budget(&cluster, "minAvailable: 1").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         status(&cluster).await,
         (0, 0, 1, 0, said("InsufficientPods"))
@@ -87,28 +86,29 @@ async fn a_budget_follows_its_pods() {
         pod(&cluster, name, "").await;
         run(&cluster, name, "10.1.0.1", true).await;
     }
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(status(&cluster).await, (1, 2, 1, 2, said("SufficientPods")));
 
     let eviction =
         read("{apiVersion: policy/v1, kind: Eviction, metadata: {name: p1, namespace: default}}");
     cluster
-        .api
+        .dynamic_client()
         .create_at(&PODS, &Key::new("default", "p1"), "eviction", &eviction)
         .await
         .unwrap();
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         status(&cluster).await,
         (0, 1, 1, 2, said("InsufficientPods"))
     );
     let disrupted =
-        cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["disruptedPods"].clone();
+        cluster.object(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["disruptedPods"]
+            .clone();
     assert_eq!(disrupted, Value::Null, "the pod is seen to go");
     let eviction =
         read("{apiVersion: policy/v1, kind: Eviction, metadata: {name: p2, namespace: default}}");
     let refused = cluster
-        .api
+        .dynamic_client()
         .create_at(&PODS, &Key::new("default", "p2"), "eviction", &eviction)
         .await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 429));
@@ -116,17 +116,17 @@ async fn a_budget_follows_its_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn percentages_are_of_the_controllers_scale() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     let set = replica_set(&cluster, 5).await;
     controlled_pods(&cluster, &set, 4).await;
     budget(&cluster, "maxUnavailable: 30%").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(status(&cluster).await, (1, 4, 3, 5, said("SufficientPods")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_custom_kind_with_a_scale_can_control_pods() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     let definition = read(
         "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: sets.example.com}, spec: {\
          group: example.com, scope: Namespaced, names: {plural: sets, kind: Set}, versions: [{name: v1, served: true, \
@@ -134,7 +134,7 @@ async fn a_custom_kind_with_a_scale_can_control_pods() {
          subresources: {status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}}]}}",
     );
     cluster
-        .api
+        .dynamic_client()
         .create(&CUSTOM_RESOURCE_DEFINITIONS, &definition)
         .await
         .unwrap();
@@ -143,10 +143,10 @@ async fn a_custom_kind_with_a_scale_can_control_pods() {
         "apiVersion": "example.com/v1", "kind": "Set", "metadata": {"name": "s", "namespace": "default"},
         "spec": {"replicas": 6}
     });
-    let set = cluster.api.create(&sets, &set).await.unwrap();
+    let set = cluster.dynamic_client().create(&sets, &set).await.unwrap();
     controlled_pods(&cluster, &set, 3).await;
     budget(&cluster, "minAvailable: 50%").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         status(&cluster).await,
         (0, 3, 3, 6, said("InsufficientPods"))
@@ -155,15 +155,16 @@ async fn a_custom_kind_with_a_scale_can_control_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_cannot_be_counted_allows_nothing() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     let owner = Object(value!({
         "apiVersion": "example.com/v1", "kind": "Unknown", "metadata": {"name": "u", "uid": "u1"}
     }));
     controlled_pods(&cluster, &owner, 1).await;
     budget(&cluster, "maxUnavailable: 1").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let condition =
-        cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["conditions"][0].clone();
+        cluster.object(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["conditions"][0]
+            .clone();
     assert_eq!(condition["reason"].str(), "SyncFailed");
     assert_eq!(
         condition["message"].str(),
@@ -174,11 +175,11 @@ async fn a_budget_that_cannot_be_counted_allows_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disrupted_pod_that_stays_counts_again_after_two_minutes() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
     budget(&cluster, "minAvailable: 0").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(status(&cluster).await, (1, 1, 0, 1, said("SufficientPods")));
 
     let now = time::from_unix(cluster.now());
@@ -190,13 +191,14 @@ async fn a_disrupted_pod_that_stays_counts_again_after_two_minutes() {
             );
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         status(&cluster).await,
         (0, 0, 0, 1, said("InsufficientPods"))
     );
     let disrupted =
-        cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["disruptedPods"].clone();
+        cluster.object(&POD_DISRUPTION_BUDGETS, "default/b").await["status"]["disruptedPods"]
+            .clone();
     assert_eq!(
         disrupted
             .entries()
@@ -205,16 +207,16 @@ async fn a_disrupted_pod_that_stays_counts_again_after_two_minutes() {
         ["p1"]
     );
 
-    cluster.pass(Duration::from_secs(118)).await;
+    cluster.advance(Duration::from_secs(118)).await;
     assert_eq!(status(&cluster).await.1, 0);
-    cluster.pass(Duration::from_secs(5)).await;
+    cluster.advance(Duration::from_secs(5)).await;
     assert_eq!(status(&cluster).await, (1, 1, 0, 1, said("SufficientPods")));
     assert!(reasons(&cluster).await.contains(&said("NotDeleted")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_disruption_target_becomes_false_after_two_minutes() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     pod(&cluster, "p1", "").await;
     let now = time::from_unix(cluster.now());
     let condition = value!({
@@ -225,38 +227,38 @@ async fn a_stale_disruption_target_becomes_false_after_two_minutes() {
             status.set("conditions", value!([(condition)]));
         })
         .await;
-    cluster.pass(Duration::from_secs(118)).await;
+    cluster.advance(Duration::from_secs(118)).await;
     let is = |pod: Object| pod["status"]["conditions"][0]["status"].str().to_string();
-    assert_eq!(is(cluster.get(&PODS, "default/p1").await), "True");
-    cluster.pass(Duration::from_secs(3)).await;
-    let pod = cluster.get(&PODS, "default/p1").await;
+    assert_eq!(is(cluster.object(&PODS, "default/p1").await), "True");
+    cluster.advance(Duration::from_secs(3)).await;
+    let pod = cluster.object(&PODS, "default/p1").await;
     assert_eq!(pod["status"]["conditions"][0]["reason"], Value::Null);
     assert_eq!(is(pod), "False");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_may_match_two_budgets_and_leave_both() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     budget(&cluster, "minAvailable: 0").await;
-    let mut other = cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await;
+    let mut other = cluster.object(&POD_DISRUPTION_BUDGETS, "default/b").await;
     other.set("metadata", value!({"name": "c", "namespace": "default"}));
     cluster
-        .api
+        .dynamic_client()
         .create(&POD_DISRUPTION_BUDGETS, &other)
         .await
         .unwrap();
-    cluster.settle().await;
+    settle(&cluster).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let healthy = async |name: &str| {
-        cluster.get(&POD_DISRUPTION_BUDGETS, name).await["status"]["currentHealthy"].int()
+        cluster.object(&POD_DISRUPTION_BUDGETS, name).await["status"]["currentHealthy"].int()
     };
     assert_eq!(
         (healthy("default/b").await, healthy("default/c").await),
         (1, 1)
     );
-    let events = cluster.list(&EVENTS, "default").await;
+    let events = cluster.objects(&EVENTS, "default").await;
     let event = events
         .iter()
         .find(|event| event["reason"].str() == "MultiplePodDisruptionBudgets");
@@ -270,7 +272,7 @@ async fn a_pod_may_match_two_budgets_and_leave_both() {
             pod.entry("metadata").set("labels", elsewhere)
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         (healthy("default/b").await, healthy("default/c").await),
         (0, 0)

@@ -6,10 +6,11 @@ use std::time::Duration;
 use mizzen_sdk::Object;
 use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICES};
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::{Value, value};
 
-use crate::cluster::Cluster;
 use crate::pods::{node, pod, run};
+use crate::{settle, start};
 
 const CONTROLLERS: &[&str] = &[
     "endpoints-controller",
@@ -28,7 +29,7 @@ async fn service(cluster: &Cluster, more: &str) {
 
 /// Addresses and whether they are ready, of all slices.
 async fn published(cluster: &Cluster) -> Vec<String> {
-    let slices = cluster.list(&ENDPOINT_SLICES, "default").await;
+    let slices = cluster.objects(&ENDPOINT_SLICES, "default").await;
     let endpoints = slices.iter().flat_map(|slice| slice["endpoints"].list());
     let say = |endpoint: &Value| {
         let word = if endpoint["conditions"]["ready"].bool() {
@@ -45,12 +46,12 @@ async fn published(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn pods_are_published_as_they_become_ready_and_go() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     node(&cluster).await;
     service(&cluster, ", labels: {team: x}").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let [empty] = cluster
-        .list(&ENDPOINT_SLICES, "default")
+        .objects(&ENDPOINT_SLICES, "default")
         .await
         .try_into()
         .expect("an empty slice");
@@ -61,18 +62,18 @@ async fn pods_are_published_as_they_become_ready_and_go() {
 
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", false).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(published(&cluster).await, ["10.1.0.1 not ready"]);
-    let endpoints = cluster.get(&ENDPOINTS, "default/web").await;
+    let endpoints = cluster.object(&ENDPOINTS, "default/web").await;
     assert_eq!(
         endpoints["subsets"][0]["notReadyAddresses"][0]["ip"].str(),
         "10.1.0.1"
     );
 
     run(&cluster, "p1", "10.1.0.1", true).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let [slice] = cluster
-        .list(&ENDPOINT_SLICES, "default")
+        .objects(&ENDPOINT_SLICES, "default")
         .await
         .try_into()
         .expect("the same slice");
@@ -84,7 +85,7 @@ async fn pods_are_published_as_they_become_ready_and_go() {
             "conditions": {"ready": true, "serving": true, "terminating": false},
             "targetRef": {
                 "kind": "Pod", "namespace": "default", "name": "p1",
-                "uid": (cluster.get(&PODS, "default/p1").await.uid())
+                "uid": (cluster.object(&PODS, "default/p1").await.uid())
             },
             "nodeName": "n1",
             "zone": "z1"
@@ -92,15 +93,15 @@ async fn pods_are_published_as_they_become_ready_and_go() {
     );
 
     cluster.delete(&PODS, "default/p1").await;
-    cluster.settle().await;
-    let slice = &cluster.list(&ENDPOINT_SLICES, "default").await[0];
+    settle(&cluster).await;
+    let slice = &cluster.objects(&ENDPOINT_SLICES, "default").await[0];
     let conditions = value!({"ready": false, "serving": true, "terminating": true});
     assert_eq!(
         slice["endpoints"][0]["conditions"], conditions,
         "it goes, and serves while it does"
     );
     assert_eq!(
-        cluster.get(&ENDPOINTS, "default/web").await["subsets"],
+        cluster.object(&ENDPOINTS, "default/web").await["subsets"],
         Value::Null
     );
 }
@@ -116,7 +117,7 @@ fn sizes(slices: &[Object]) -> Vec<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn many_pods_are_packed_by_the_hundred_and_few_slices_are_rewritten() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     node(&cluster).await;
     for n in 0..230 {
         pod(&cluster, &format!("p{n}"), "").await;
@@ -129,13 +130,13 @@ async fn many_pods_are_packed_by_the_hundred_and_few_slices_are_rewritten() {
         .await;
     }
     service(&cluster, "").await;
-    cluster.settle().await;
-    let before = cluster.list(&ENDPOINT_SLICES, "default").await;
+    settle(&cluster).await;
+    let before = cluster.objects(&ENDPOINT_SLICES, "default").await;
     assert_eq!(sizes(&before), [30, 100, 100]);
 
     run(&cluster, "p7", "10.1.0.8", false).await;
-    cluster.settle().await;
-    let after = cluster.list(&ENDPOINT_SLICES, "default").await;
+    settle(&cluster).await;
+    let after = cluster.objects(&ENDPOINT_SLICES, "default").await;
     let versions: BTreeMap<&str, &str> = before
         .iter()
         .map(|slice| (slice.name(), slice.version()))
@@ -156,39 +157,44 @@ async fn many_pods_are_packed_by_the_hundred_and_few_slices_are_rewritten() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_of_slices_by_other_clients_are_reverted() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     node(&cluster).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
     service(&cluster, "").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let name = |slices: Vec<Object>| format!("default/{}", slices[0].name());
-    let slice = name(cluster.list(&ENDPOINT_SLICES, "default").await);
+    let slice = name(cluster.objects(&ENDPOINT_SLICES, "default").await);
     let foreign = value!([{"addresses": ["9.9.9.9"]}]);
     cluster
         .change(&ENDPOINT_SLICES, &slice, |slice| {
             slice.set("endpoints", foreign)
         })
         .await;
-    cluster.pass(Duration::from_secs(2)).await;
+    cluster.advance(Duration::from_secs(2)).await;
     assert_eq!(published(&cluster).await, ["10.1.0.1 ready"]);
 
     cluster.delete(&ENDPOINT_SLICES, &slice).await;
     cluster.delete(&ENDPOINTS, "default/web").await;
-    cluster.pass(Duration::from_secs(2)).await;
+    cluster.advance(Duration::from_secs(2)).await;
     assert_eq!(published(&cluster).await, ["10.1.0.1 ready"]);
-    assert!(cluster.find(&ENDPOINTS, "default/web").await.is_some());
+    assert!(
+        cluster
+            .find_object(&ENDPOINTS, "default/web")
+            .await
+            .is_some()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_node_comes_later_is_published_then() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
     service(&cluster, "").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(published(&cluster).await, Vec::<String>::new());
-    let events = cluster.list(&EVENTS, "default").await;
+    let events = cluster.objects(&EVENTS, "default").await;
     let event = events
         .iter()
         .find(|event| event["reason"].str() == "FailedToUpdateEndpointSlices");
@@ -204,18 +210,18 @@ async fn a_pod_whose_node_comes_later_is_published_then() {
     );
 
     node(&cluster).await;
-    cluster.pass(Duration::from_secs(5)).await;
+    cluster.advance(Duration::from_secs(5)).await;
     assert_eq!(published(&cluster).await, ["10.1.0.1 ready"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn labels_and_selectors_of_services_are_followed() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     node(&cluster).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
     service(&cluster, "").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster
         .change(&SERVICES, "default/web", |service| {
             service
@@ -226,15 +232,18 @@ async fn labels_and_selectors_of_services_are_followed() {
                 .set("trafficDistribution", "PreferClose");
         })
         .await;
-    cluster.settle().await;
-    let slice = &cluster.list(&ENDPOINT_SLICES, "default").await[0];
+    settle(&cluster).await;
+    let slice = &cluster.objects(&ENDPOINT_SLICES, "default").await[0];
     assert_eq!(slice.label("team"), Some("y"));
     assert_eq!(
         slice["endpoints"][0]["hints"],
         value!({"forZones": [{"name": "z1"}]})
     );
     assert_eq!(
-        cluster.get(&ENDPOINTS, "default/web").await.label("team"),
+        cluster
+            .object(&ENDPOINTS, "default/web")
+            .await
+            .label("team"),
         Some("y")
     );
 
@@ -244,46 +253,54 @@ async fn labels_and_selectors_of_services_are_followed() {
                 .set("labels", value!({"app": "other"}))
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(published(&cluster).await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn endpoints_of_a_service_deleted_while_down_are_deleted() {
-    let mut cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     service(&cluster, "").await;
-    cluster.settle().await;
-    cluster.start(&[], |_| {}).await;
+    settle(&cluster).await;
+    cluster.restart_with(Builder::server_only).await;
     cluster.delete(&SERVICES, "default/web").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(
-        cluster.find(&ENDPOINTS, "default/web").await.is_some(),
+        cluster
+            .find_object(&ENDPOINTS, "default/web")
+            .await
+            .is_some(),
         "the controller does not run"
     );
-    cluster.start(CONTROLLERS, |_| {}).await;
-    cluster.settle().await;
-    assert!(cluster.find(&ENDPOINTS, "default/web").await.is_none());
+    cluster
+        .restart_with(|builder| builder.controllers(CONTROLLERS))
+        .await;
+    settle(&cluster).await;
+    assert!(
+        cluster
+            .find_object(&ENDPOINTS, "default/web")
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn endpoints_kept_by_hand_are_mirrored() {
-    let cluster = Cluster::with(CONTROLLERS).await;
-    cluster
-        .create("{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {ports: [{port: 80}]}}")
+    let cluster = start(CONTROLLERS).await;
+    cluster.create("{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {ports: [{port: 80}]}}")
         .await;
     let subsets = "[{addresses: [{ip: 192.0.2.1}, {ip: '2001:db8::1'}], ports: [{port: 8080}]}]";
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: v1, kind: Endpoints, metadata: {{name: web, namespace: default, labels: {{own: '1'}}}}, \
              subsets: {subsets}}}"
         ))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         published(&cluster).await,
         ["192.0.2.1 ready", "2001:db8::1 ready"]
     );
-    let slices = cluster.list(&ENDPOINT_SLICES, "default").await;
+    let slices = cluster.objects(&ENDPOINT_SLICES, "default").await;
     assert_eq!(slices.len(), 2, "one of each family");
     assert!(slices.iter().all(|slice| slice.label("own") == Some("1")));
 
@@ -293,16 +310,16 @@ async fn endpoints_kept_by_hand_are_mirrored() {
             endpoints.set("subsets", fewer)
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(published(&cluster).await, ["192.0.2.7 ready"]);
 
-    let slice = cluster.list(&ENDPOINT_SLICES, "default").await[0].key();
+    let slice = cluster.objects(&ENDPOINT_SLICES, "default").await[0].key();
     cluster
-        .api
+        .dynamic_client()
         .delete(&ENDPOINT_SLICES, &slice, &DeleteOptions::default())
         .await
         .unwrap();
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         published(&cluster).await,
         ["192.0.2.7 ready"],
@@ -317,18 +334,17 @@ async fn endpoints_kept_by_hand_are_mirrored() {
                 .set("endpointslice.kubernetes.io/skip-mirror", "true");
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(published(&cluster).await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn topology_hints_are_set_while_there_are_several_zones() {
-    let cluster = Cluster::with(CONTROLLERS).await;
+    let cluster = start(CONTROLLERS).await;
     for (name, zone) in [("n1", "z1"), ("n2", "z2")] {
         let labels = format!("{{topology.kubernetes.io/zone: {zone}}}");
         let status = "{allocatable: {cpu: '4'}, conditions: [{type: Ready, status: 'True'}]}";
-        cluster
-            .create(&format!(
+        cluster.create(&format!(
                 "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {labels}}}, status: {status}}}"
             ))
             .await;
@@ -342,9 +358,9 @@ async fn topology_hints_are_set_while_there_are_several_zones() {
         ", annotations: {service.kubernetes.io/topology-mode: Auto}",
     )
     .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let hints = async || {
-        let slice = &cluster.list(&ENDPOINT_SLICES, "default").await[0];
+        let slice = &cluster.objects(&ENDPOINT_SLICES, "default").await[0];
         let zone = |endpoint: &Value| endpoint["hints"]["forZones"][0]["name"].str().to_string();
         let mut zones: Vec<String> = slice["endpoints"].list().iter().map(zone).collect();
         zones.sort();
@@ -357,9 +373,9 @@ async fn topology_hints_are_set_while_there_are_several_zones() {
     );
 
     cluster.delete(&NODES, "n2").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(hints().await, ["", "", "", ""]);
-    let events = cluster.list(&EVENTS, "default").await;
+    let events = cluster.objects(&EVENTS, "default").await;
     let mut said: Vec<&str> = events.iter().map(|event| event["message"].str()).collect();
     said.sort();
     assert_eq!(

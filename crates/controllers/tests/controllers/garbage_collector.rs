@@ -5,15 +5,16 @@ use std::time::Duration;
 use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{CLUSTER_ROLES, CONFIG_MAPS, EVENTS};
 use mizzen_sdk::{Object, ResourceType};
+use mizzen_testing::Cluster;
 use mizzen_value::json;
 
-use crate::cluster::Cluster;
+use crate::{read, settle, start};
 
 const FOOS: ResourceType = ResourceType::namespaced("example.com", "v1", "foos", "Foo");
 const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: foos.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: foos, singular: foo, kind: Foo, listKind: FooList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}";
 
 async fn cluster() -> Cluster {
-    Cluster::with(&["garbage-collector-controller"]).await
+    start(&["garbage-collector-controller"]).await
 }
 
 /// An owner reference.
@@ -47,7 +48,7 @@ async fn delete(cluster: &Cluster, name: &str, propagation: &str) {
         ..DeleteOptions::default()
     };
     cluster
-        .api
+        .dynamic_client()
         .delete(
             &CONFIG_MAPS,
             &format!("default/{name}").parse().unwrap(),
@@ -55,7 +56,7 @@ async fn delete(cluster: &Cluster, name: &str, propagation: &str) {
         )
         .await
         .unwrap();
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn hold(cluster: &Cluster, name: &str) {
@@ -76,7 +77,7 @@ async fn release(cluster: &Cluster, name: &str) {
     cluster
         .change(&CONFIG_MAPS, &format!("default/{name}"), change)
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 /// The existing ConfigMaps, with their finalizers and owners' names.
@@ -96,7 +97,7 @@ async fn left(cluster: &Cluster) -> String {
             finalizers.chain(owners).collect::<String>()
         )
     };
-    let configs = cluster.list(&CONFIG_MAPS, "").await;
+    let configs = cluster.objects(&CONFIG_MAPS, "").await;
     configs.into_iter().map(show).collect::<Vec<_>>().join(" ")
 }
 
@@ -106,7 +107,7 @@ async fn dependents_are_deleted_after_their_owner() {
     let owner = config(&cluster, "o", &[]).await;
     let dependent = config(&cluster, "d", &[reference(&owner, "")]).await;
     config(&cluster, "dd", &[reference(&dependent, "")]).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     delete(&cluster, "o", "Background").await;
     assert_eq!(left(&cluster).await, "");
 }
@@ -128,7 +129,7 @@ async fn in_the_foreground_dependents_are_deleted_first() {
     )
     .await;
     hold(&cluster, "dd").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     delete(&cluster, "o", "Foreground").await;
     assert_eq!(
         left(&cluster).await,
@@ -161,7 +162,7 @@ async fn an_owner_cycle_is_broken() {
     )
     .await;
     let owner = json::parse(json::to_string(&second).as_bytes()).unwrap();
-    let owners = crate::cluster::read(&format!(
+    let owners = read(&format!(
         "{{o: [{}]}}",
         reference(&Object(owner), ", blockOwnerDeletion: true")
     ));
@@ -171,9 +172,9 @@ async fn an_owner_cycle_is_broken() {
                 .set("ownerReferences", owners["o"].clone())
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     delete(&cluster, "a", "Foreground").await;
-    cluster.pass(Duration::from_secs(30)).await;
+    cluster.advance(Duration::from_secs(30)).await;
     assert_eq!(left(&cluster).await, "");
 }
 
@@ -181,7 +182,7 @@ async fn an_owner_cycle_is_broken() {
 async fn orphans_stay_without_owners() {
     let cluster = cluster().await;
     cluster.create(DEFINITION).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let (owner, other) = (
         config(&cluster, "o", &[]).await,
         config(&cluster, "p", &[]).await,
@@ -200,11 +201,11 @@ async fn orphans_stay_without_owners() {
         reference(&owner, "")
     );
     cluster.create(&foo).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     delete(&cluster, "o", "Orphan").await;
     assert_eq!(left(&cluster).await, "d<p p");
     // Custom resources have no strategic merge patch.
-    assert_eq!(cluster.get(&FOOS, "default/f").await.owners(), []);
+    assert_eq!(cluster.object(&FOOS, "default/f").await.owners(), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,7 +221,7 @@ async fn one_owner_of_two_is_enough() {
         &[reference(&first, ""), reference(&second, "")],
     )
     .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     delete(&cluster, "o", "Background").await;
     assert_eq!(left(&cluster).await, "d<p p");
     delete(&cluster, "p", "Background").await;
@@ -234,12 +235,12 @@ async fn an_owner_that_never_existed_counts_as_deleted() {
         "{apiVersion: v1, kind: ConfigMap, name: o, uid: 11111111-2222-3333-4444-555555555555}"
             .to_string();
     config(&cluster, "d", std::slice::from_ref(&missing)).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(left(&cluster).await, "");
     // The same for a reference with another uid.
     config(&cluster, "o", &[]).await;
     config(&cluster, "d", &[missing]).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(left(&cluster).await, "o");
 }
 
@@ -249,10 +250,10 @@ async fn an_owner_of_an_unknown_kind_keeps_its_dependents() {
     let foo = "{apiVersion: example.com/v1, kind: Foo, name: f, uid: 11111111-2222-3333-4444-555555555555}"
         .to_string();
     config(&cluster, "d", &[foo]).await;
-    cluster.pass(Duration::from_secs(600)).await;
+    cluster.advance(Duration::from_secs(600)).await;
     assert_eq!(left(&cluster).await, "d<f");
     cluster.create(DEFINITION).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(left(&cluster).await, "");
 }
 
@@ -264,9 +265,9 @@ async fn an_owner_in_another_namespace_counts_as_deleted() {
         .await;
     let owner = config(&cluster, "o", &[]).await;
     config_in(&cluster, "shop", "d", &[reference(&owner, "")]).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(left(&cluster).await, "o");
-    let event = &cluster.list(&EVENTS, "shop").await[0];
+    let event = &cluster.objects(&EVENTS, "shop").await[0];
     assert_eq!(event["reason"].str(), "OwnerRefInvalidNamespace");
     let message = format!(
         "ownerRef [v1/ConfigMap, namespace: shop, name: o, uid: {}] does not exist in namespace \"shop\"",
@@ -283,13 +284,12 @@ async fn an_owner_in_another_namespace_counts_as_deleted() {
 async fn a_cluster_scoped_dependent_of_a_namespaced_owner_stays() {
     let cluster = cluster().await;
     let owner = config(&cluster, "o", &[]).await;
-    cluster
-        .create(&format!("{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {{name: r, ownerReferences: [{}]}}}}", reference(&owner, "")))
+    cluster.create(&format!("{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {{name: r, ownerReferences: [{}]}}}}", reference(&owner, "")))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     delete(&cluster, "o", "Background").await;
-    assert_eq!(cluster.get(&CLUSTER_ROLES, "r").await.owners().len(), 1);
-    let event = &cluster.list(&EVENTS, "default").await[0];
+    assert_eq!(cluster.object(&CLUSTER_ROLES, "r").await.owners().len(), 1);
+    let event = &cluster.objects(&EVENTS, "default").await[0];
     assert!(
         event["message"]
             .str()
@@ -301,20 +301,20 @@ async fn a_cluster_scoped_dependent_of_a_namespaced_owner_stays() {
 async fn kinds_that_are_served_later_are_collected_too() {
     let cluster = cluster().await;
     cluster.create(DEFINITION).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let owner = cluster
         .create("{apiVersion: example.com/v1, kind: Foo, metadata: {name: f, namespace: default}}")
         .await;
     config(&cluster, "d", &[reference(&owner, "")]).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster.delete(&FOOS, "default/f").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(left(&cluster).await, "");
 }
 
 #[tokio::test(start_paused = true)]
 async fn deletions_while_the_controller_was_down_are_noticed() {
-    let mut cluster = Cluster::with(&[]).await;
+    let cluster = start(&[]).await;
     let owner = config(&cluster, "o", &[]).await;
     config(&cluster, "d", &[reference(&owner, "")]).await;
     let waiting = config(&cluster, "w", &[]).await;
@@ -328,9 +328,9 @@ async fn deletions_while_the_controller_was_down_are_noticed() {
     delete(&cluster, "w", "Foreground").await;
     assert_eq!(left(&cluster).await, "d<o w+foregroundDeletion x<w");
     cluster
-        .start(&["garbage-collector-controller"], |_| {})
+        .restart_with(|builder| builder.controllers(&["garbage-collector-controller"]))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(left(&cluster).await, "");
 }
 
@@ -353,19 +353,19 @@ async fn a_thousand_dependents_of_one_owner_are_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unavailable_api_does_not_stop_the_collection() {
-    let mut cluster = Cluster::with(&[]).await;
-    cluster.server.aggregate().await.unwrap();
+    let cluster = start(&[]).await;
+    cluster.server().aggregate().await.unwrap();
     cluster.create("{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}").await;
-    cluster.pass(Duration::from_secs(5)).await;
+    cluster.advance(Duration::from_secs(5)).await;
     cluster
-        .start(&["garbage-collector-controller"], |_| {})
+        .restart_with(|builder| builder.controllers(&["garbage-collector-controller"]))
         .await;
     let owner = config(&cluster, "o", &[]).await;
     config(&cluster, "d", &[reference(&owner, "")]).await;
     let lost = "{apiVersion: broken.io/v1, kind: Thing, name: t, uid: 11111111-2222-3333-4444-555555555555}"
         .to_string();
     config(&cluster, "kept", &[lost]).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     delete(&cluster, "o", "Background").await;
     assert_eq!(left(&cluster).await, "kept<t");
 }

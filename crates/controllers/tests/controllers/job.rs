@@ -5,10 +5,11 @@ use std::time::Duration;
 use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{EVENTS, JOBS, PODS};
 use mizzen_sdk::{Key, Object};
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::time::from_unix;
 use mizzen_value::{Value, value};
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 const CONTROLLER: &[&str] = &["job-controller"];
 
@@ -16,12 +17,11 @@ const CONTROLLER: &[&str] = &["job-controller"];
 async fn make(cluster: &Cluster, fields: &str) -> Object {
     let template = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
     let comma = if fields.is_empty() { "" } else { ", " };
-    let job = cluster
-        .create(&format!(
+    let job = cluster.create(&format!(
             "{{apiVersion: batch/v1, kind: Job, metadata: {{name: j, namespace: default}}, spec: {{{fields}{comma}{template}}}}}"
         ))
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
     job
 }
 
@@ -39,7 +39,7 @@ async fn end(cluster: &Cluster, pod: &Object, phase: &str, code: i64) {
 }
 
 async fn pods(cluster: &Cluster) -> Vec<Object> {
-    cluster.list(&PODS, "default").await
+    cluster.objects(&PODS, "default").await
 }
 
 /// Pods that have not finished.
@@ -53,7 +53,7 @@ async fn running(cluster: &Cluster) -> Vec<Object> {
 }
 
 async fn status(cluster: &Cluster) -> Value {
-    cluster.get(&JOBS, "default/j").await["status"].clone()
+    cluster.object(&JOBS, "default/j").await["status"].clone()
 }
 
 /// The types of conditions with their reasons.
@@ -66,12 +66,12 @@ async fn conditions(cluster: &Cluster) -> Vec<String> {
 }
 
 async fn pass(cluster: &Cluster, seconds: u64) {
-    cluster.pass(Duration::from_secs(seconds)).await;
+    cluster.advance(Duration::from_secs(seconds)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_is_complete_when_its_pods_have_succeeded() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "completions: 2").await;
     for n in 1..=2 {
         let pod = running(&cluster).await.remove(0);
@@ -110,7 +110,7 @@ async fn a_job_is_complete_when_its_pods_have_succeeded() {
 
 #[tokio::test(start_paused = true)]
 async fn each_failure_waits_twice_as_long_until_the_limit() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "backoffLimit: 2").await;
     for (wait, n_pods) in [(10, 1), (20, 2)] {
         end(&cluster, &running(&cluster).await[0], "Failed", 1).await;
@@ -135,7 +135,7 @@ async fn each_failure_waits_twice_as_long_until_the_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_fails_at_its_deadline() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(
         &cluster,
         "activeDeadlineSeconds: 30, parallelism: 2, completions: 2",
@@ -155,7 +155,7 @@ async fn a_job_fails_at_its_deadline() {
         ),
         (2, 0)
     );
-    let reasons = cluster.list(&EVENTS, "default").await;
+    let reasons = cluster.objects(&EVENTS, "default").await;
     let n_of = |reason: &str| {
         reasons
             .iter()
@@ -174,7 +174,7 @@ async fn a_job_fails_at_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "").await;
     cluster
         .change(&JOBS, "default/j", |job| {
@@ -202,7 +202,7 @@ async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
 
 #[tokio::test(start_paused = true)]
 async fn each_index_has_a_pod_of_its_own() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(
         &cluster,
         "completionMode: Indexed, completions: 3, parallelism: 3, backoffLimitPerIndex: 1",
@@ -250,9 +250,9 @@ async fn a_finished_pod_is_counted_once_across_crashes() {
             if was_released && !was_noted {
                 continue;
             }
-            let mut cluster = Cluster::with(CONTROLLER).await;
+            let cluster = start(CONTROLLER).await;
             make(&cluster, "completions: 2").await;
-            cluster.start(&[], |_| {}).await;
+            cluster.restart_with(Builder::server_only).await;
             let pod = running(&cluster).await.remove(0);
             end(&cluster, &pod, "Succeeded", 0).await;
             if was_noted {
@@ -267,7 +267,9 @@ async fn a_finished_pod_is_counted_once_across_crashes() {
                 let release = |pod: &mut Object| drop(pod.entry("metadata").remove("finalizers"));
                 cluster.change(&PODS, &pod.key().to_string(), release).await;
             }
-            cluster.start(CONTROLLER, |_| {}).await;
+            cluster
+                .restart_with(|builder| builder.controllers(CONTROLLER))
+                .await;
             pass(&cluster, 5).await;
             let status = status(&cluster).await;
             assert_eq!(
@@ -282,19 +284,19 @@ async fn a_finished_pod_is_counted_once_across_crashes() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_deleted_job_lose_their_finalizer() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "").await;
     let options = DeleteOptions {
         propagation: Some("Background"),
         ..DeleteOptions::default()
     };
     cluster
-        .api
+        .dynamic_client()
         .delete(&JOBS, &Key::new("default", "j"), &options)
         .await
         .unwrap();
     pass(&cluster, 2).await;
-    assert!(cluster.find(&JOBS, "default/j").await.is_none());
+    assert!(cluster.find_object(&JOBS, "default/j").await.is_none());
     assert!(
         pods(&cluster)
             .await
@@ -305,9 +307,9 @@ async fn pods_of_a_deleted_job_lose_their_finalizer() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_finished_job_lose_their_finalizer() {
-    let mut cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "").await;
-    cluster.start(&[], |_| {}).await;
+    cluster.restart_with(Builder::server_only).await;
     let condition = |kind: &str| value!({"type": kind, "status": "True", "reason": "R"});
     let conditions = ["FailureTarget", "Failed"].map(condition).to_vec();
     cluster
@@ -318,7 +320,9 @@ async fn pods_of_a_finished_job_lose_their_finalizer() {
             status.set("conditions", conditions);
         })
         .await;
-    cluster.start(CONTROLLER, |_| {}).await;
+    cluster
+        .restart_with(|builder| builder.controllers(CONTROLLER))
+        .await;
     pass(&cluster, 2).await;
     assert_eq!(pods(&cluster).await.len(), 1);
     assert!(pods(&cluster).await[0]["metadata"]["finalizers"].is_null());
@@ -326,7 +330,7 @@ async fn pods_of_a_finished_job_lose_their_finalizer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_exit_code_is_forbidden_fails_the_job() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     let rules = "[{action: Ignore, onExitCodes: {operator: In, values: [7]}}, \
                   {action: FailJob, onExitCodes: {operator: In, values: [42]}}]";
     make(
@@ -363,13 +367,13 @@ async fn a_pod_whose_exit_code_is_forbidden_fails_the_job() {
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_is_replaced_at_once_or_when_it_is_gone() {
     for (policy, n_before) in [("TerminatingOrFailed", 2), ("Failed", 1)] {
-        let cluster = Cluster::with(CONTROLLER).await;
+        let cluster = start(CONTROLLER).await;
         make(&cluster, &format!("podReplacementPolicy: {policy}")).await;
         let pod = pods(&cluster).await.remove(0);
         let binding =
             value!({"target": {"kind": "Node", "name": "n"}, "metadata": {"name": (pod.name())}});
         cluster
-            .api
+            .dynamic_client()
             .create_at(&PODS, &pod.key(), "binding", &binding)
             .await
             .unwrap();
@@ -382,7 +386,11 @@ async fn a_terminating_pod_is_replaced_at_once_or_when_it_is_gone() {
             grace_seconds: Some(0),
             ..DeleteOptions::default()
         };
-        cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
+        cluster
+            .dynamic_client()
+            .delete(&PODS, &pod.key(), &now)
+            .await
+            .unwrap();
         pass(&cluster, 15).await;
         let status = status(&cluster).await;
         assert_eq!(
@@ -395,7 +403,7 @@ async fn a_terminating_pod_is_replaced_at_once_or_when_it_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_of_another_controller_is_left_alone() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "managedBy: example.com/mine").await;
     pass(&cluster, 5).await;
     assert_eq!(
@@ -406,20 +414,18 @@ async fn a_job_of_another_controller_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_that_matches_is_adopted_and_released_when_it_no_longer_does() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     let spec = "restartPolicy: Never, containers: [{name: c, image: i}]";
-    cluster
-        .create(&format!("{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: default, labels: {{a: b}}}}, spec: {{{spec}}}}}"))
+    cluster.create(&format!("{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: default, labels: {{a: b}}}}, spec: {{{spec}}}}}"))
         .await;
     let template = format!("{{metadata: {{labels: {{a: b}}}}, spec: {{{spec}}}}}");
-    let job = cluster
-        .create(&format!(
+    let job = cluster.create(&format!(
             "{{apiVersion: batch/v1, kind: Job, metadata: {{name: j, namespace: default}}, \
              spec: {{manualSelector: true, selector: {{matchLabels: {{a: b}}}}, template: {template}}}}}"
         ))
         .await;
     pass(&cluster, 2).await;
-    let pod = cluster.get(&PODS, "default/p").await;
+    let pod = cluster.object(&PODS, "default/p").await;
     assert!(
         pod.is_controlled_by(job.uid()) && pod.has_finalizer("batch.kubernetes.io/job-tracking")
     );
@@ -430,20 +436,20 @@ async fn an_orphan_that_matches_is_adopted_and_released_when_it_no_longer_does()
         })
         .await;
     pass(&cluster, 3).await;
-    let pod = cluster.get(&PODS, "default/p").await;
+    let pod = cluster.object(&PODS, "default/p").await;
     assert!(pod.controller().is_none() && pod["metadata"]["finalizers"].is_null());
     assert_eq!(pods(&cluster).await.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_waits_for_its_last_pod() {
-    let cluster = Cluster::with(CONTROLLER).await;
+    let cluster = start(CONTROLLER).await;
     make(&cluster, "activeDeadlineSeconds: 10").await;
     let pod = pods(&cluster).await.remove(0);
     let binding =
         value!({"target": {"kind": "Node", "name": "n"}, "metadata": {"name": (pod.name())}});
     cluster
-        .api
+        .dynamic_client()
         .create_at(&PODS, &pod.key(), "binding", &binding)
         .await
         .unwrap();
@@ -457,7 +463,11 @@ async fn a_finished_job_waits_for_its_last_pod() {
         grace_seconds: Some(0),
         ..DeleteOptions::default()
     };
-    cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
+    cluster
+        .dynamic_client()
+        .delete(&PODS, &pod.key(), &now)
+        .await
+        .unwrap();
     pass(&cluster, 3).await;
     assert_eq!(
         conditions(&cluster).await,

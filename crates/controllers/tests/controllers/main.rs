@@ -4,7 +4,6 @@
 mod autoscaler;
 mod bootstrap;
 mod certificates;
-mod cluster;
 mod cluster_role_aggregation;
 mod cronjob;
 mod custom_metrics;
@@ -36,3 +35,33 @@ mod storage_version_migration;
 mod ttl;
 mod ttl_after_finished;
 mod volume;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_sdk::{Object, yaml};
+use mizzen_testing::{Builder, Cluster};
+
+/// A cluster of these controllers and nothing else. Jitter is constant.
+fn cluster_of(controllers: &[&str]) -> Builder {
+    Cluster::builder()
+        .server_only()
+        .without_bootstrap()
+        .controllers(controllers)
+        .tune_controllers(|options| options.rng = Arc::new(|| 0.5))
+}
+
+/// Starts a cluster of these controllers.
+async fn start(controllers: &[&str]) -> Cluster {
+    cluster_of(controllers).start().await
+}
+
+/// Waits until all controllers are idle. Less than a second passes, so that tests can count seconds.
+async fn settle(cluster: &Cluster) {
+    cluster.advance(Duration::from_millis(900)).await;
+}
+
+/// An object from YAML or JSON.
+fn read(text: &str) -> Object {
+    yaml::read(text.as_bytes()).unwrap()
+}

@@ -6,9 +6,10 @@ use mizzen_controllers::NodeMonitor;
 use mizzen_sdk::Object;
 use mizzen_sdk::dynamic::ListOptions;
 use mizzen_sdk::resource::{EVENTS, LEASES, NODES, PODS};
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, time, value};
 
-use crate::cluster::Cluster;
+use crate::{cluster_of, settle, start};
 
 const BOTH: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controller"];
 
@@ -31,7 +32,7 @@ async fn report(cluster: &Cluster, name: &str, ready: &str) {
 
 async fn keep_alive(cluster: &Cluster, names: &[&str], seconds: u64) {
     for _ in 0..seconds / 10 {
-        cluster.pass(Duration::from_secs(10)).await;
+        cluster.advance(Duration::from_secs(10)).await;
         for name in names {
             report(cluster, name, "True").await;
         }
@@ -39,8 +40,7 @@ async fn keep_alive(cluster: &Cluster, names: &[&str], seconds: u64) {
 }
 
 async fn pod(cluster: &Cluster, name: &str, node: &str, tolerations: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, spec: {{nodeName: {node}, \
              tolerations: {tolerations}, containers: [{{name: c, image: i}}]}}}}"
         ))
@@ -54,7 +54,7 @@ async fn pod(cluster: &Cluster, name: &str, node: &str, tolerations: &str) {
 }
 
 async fn taints(cluster: &Cluster, name: &str) -> Vec<String> {
-    let node = cluster.get(&NODES, name).await;
+    let node = cluster.object(&NODES, name).await;
     let text = |taint: &Value| {
         format!(
             "{}:{}",
@@ -73,7 +73,7 @@ async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
         ..ListOptions::default()
     };
     let events = cluster
-        .api
+        .dynamic_client()
         .list(&EVENTS, "default", &options)
         .await
         .unwrap();
@@ -93,17 +93,17 @@ fn ready(object: &Object) -> &str {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_without_heartbeats_is_tainted_and_recovers() {
-    let cluster = Cluster::with(&BOTH).await;
+    let cluster = start(&BOTH).await;
     node(&cluster, "a").await;
     node(&cluster, "b").await;
     let tolerant = "[{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 300}]";
     pod(&cluster, "p", "a", tolerant).await;
     keep_alive(&cluster, &["b"], 40).await;
-    assert_eq!(ready(&cluster.get(&NODES, "a").await), "True");
+    assert_eq!(ready(&cluster.object(&NODES, "a").await), "True");
     keep_alive(&cluster, &["b"], 20).await;
-    cluster.settle().await;
+    settle(&cluster).await;
 
-    let lost = cluster.get(&NODES, "a").await;
+    let lost = cluster.object(&NODES, "a").await;
     let condition = &lost["status"]["conditions"][0];
     assert_eq!(
         (condition["reason"].str(), condition["message"].str()),
@@ -114,7 +114,7 @@ async fn a_node_without_heartbeats_is_tainted_and_recovers() {
         taints(&cluster, "a").await,
         ["unreachable:NoExecute", "unreachable:NoSchedule"]
     );
-    assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "False");
+    assert_eq!(ready(&cluster.object(&PODS, "default/p").await), "False");
     let event_messages = events(&cluster, "NodeNotReady").await;
     assert_eq!(
         event_messages,
@@ -132,14 +132,11 @@ async fn a_node_without_heartbeats_is_tainted_and_recovers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_keeps_a_node_alive() {
-    let cluster = Cluster::with(&BOTH).await;
-    cluster
-        .create("{apiVersion: v1, kind: Namespace, metadata: {name: kube-node-lease}}")
-        .await;
+    let cluster = start(&BOTH).await;
     node(&cluster, "a").await;
     cluster.create("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: kube-node-lease}, spec: {}}").await;
     for second in 0..12 {
-        cluster.pass(Duration::from_secs(10)).await;
+        cluster.advance(Duration::from_secs(10)).await;
         let renewed = format!("2026-01-01T00:00:{second:02}.000000Z");
         cluster
             .change(&LEASES, "kube-node-lease/a", |lease| {
@@ -147,29 +144,29 @@ async fn a_lease_keeps_a_node_alive() {
             })
             .await;
     }
-    assert_eq!(ready(&cluster.get(&NODES, "a").await), "True");
-    cluster.pass(Duration::from_secs(60)).await;
-    assert_eq!(ready(&cluster.get(&NODES, "a").await), "Unknown");
+    assert_eq!(ready(&cluster.object(&NODES, "a").await), "True");
+    cluster.advance(Duration::from_secs(60)).await;
+    assert_eq!(ready(&cluster.object(&NODES, "a").await), "Unknown");
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_evicted_when_no_node_is_ready() {
-    let cluster = Cluster::with(&BOTH).await;
+    let cluster = start(&BOTH).await;
     node(&cluster, "a").await;
     node(&cluster, "b").await;
-    cluster.pass(Duration::from_secs(6)).await;
+    cluster.advance(Duration::from_secs(6)).await;
     report(&cluster, "a", "False").await;
-    cluster.pass(Duration::from_secs(6)).await;
+    cluster.advance(Duration::from_secs(6)).await;
     assert_eq!(
         taints(&cluster, "a").await,
         ["not-ready:NoExecute", "not-ready:NoSchedule"]
     );
     report(&cluster, "b", "False").await;
-    cluster.pass(Duration::from_secs(30)).await;
+    cluster.advance(Duration::from_secs(30)).await;
     assert_eq!(taints(&cluster, "a").await, ["not-ready:NoSchedule"]);
     assert_eq!(taints(&cluster, "b").await, ["not-ready:NoSchedule"]);
     report(&cluster, "b", "True").await;
-    cluster.pass(Duration::from_secs(30)).await;
+    cluster.advance(Duration::from_secs(30)).await;
     assert_eq!(
         taints(&cluster, "a").await,
         ["not-ready:NoExecute", "not-ready:NoSchedule"]
@@ -179,12 +176,12 @@ async fn no_pod_is_evicted_when_no_node_is_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_are_tainted_at_the_eviction_rate() {
-    let cluster = Cluster::with(&BOTH).await;
+    let cluster = start(&BOTH).await;
     let names = ["a", "b", "c", "d", "e"];
     for name in names {
         node(&cluster, name).await;
     }
-    cluster.pass(Duration::from_secs(6)).await;
+    cluster.advance(Duration::from_secs(6)).await;
     report(&cluster, "a", "False").await;
     report(&cluster, "b", "False").await;
     let count = async || {
@@ -198,27 +195,27 @@ async fn nodes_are_tainted_at_the_eviction_rate() {
         }
         n_driven
     };
-    cluster.pass(Duration::from_secs(6)).await;
+    cluster.advance(Duration::from_secs(6)).await;
     assert_eq!(count().await, 1);
-    cluster.pass(Duration::from_secs(11)).await;
+    cluster.advance(Duration::from_secs(11)).await;
     assert_eq!(count().await, 2);
     // Three of five are more than the threshold: the zone is small, so no further pods are evicted.
     report(&cluster, "c", "False").await;
-    cluster.pass(Duration::from_secs(29)).await;
+    cluster.advance(Duration::from_secs(29)).await;
     assert_eq!(count().await, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn added_and_deleted_nodes_cause_events() {
-    let cluster = Cluster::with(&BOTH).await;
+    let cluster = start(&BOTH).await;
     node(&cluster, "a").await;
-    cluster.pass(Duration::from_secs(6)).await;
+    cluster.advance(Duration::from_secs(6)).await;
     assert_eq!(
         events(&cluster, "RegisteredNode").await,
         ["Node a event: Registered Node a in Controller"]
     );
     cluster.delete(&NODES, "a").await;
-    cluster.pass(Duration::from_secs(6)).await;
+    cluster.advance(Duration::from_secs(6)).await;
     assert_eq!(
         events(&cluster, "RemovingNode").await,
         ["Node a event: Removing Node a from Controller"]
@@ -227,11 +224,11 @@ async fn added_and_deleted_nodes_cause_events() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_added_to_a_node_that_is_not_ready_is_not_ready() {
-    let cluster = Cluster::with(&BOTH).await;
+    let cluster = start(&BOTH).await;
     node(&cluster, "a").await;
     node(&cluster, "b").await;
     report(&cluster, "a", "False").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let text = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {containers: [{name: c, image: i}]}}";
     cluster.create(text).await;
     let condition = value!({"type": "Ready", "status": "True"});
@@ -240,16 +237,16 @@ async fn a_pod_added_to_a_node_that_is_not_ready_is_not_ready() {
             status.set("conditions", vec![condition])
         })
         .await;
-    cluster.settle().await;
-    assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "True");
+    settle(&cluster).await;
+    assert_eq!(ready(&cluster.object(&PODS, "default/p").await), "True");
     let binding = value!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "a"}});
     cluster
-        .api
+        .dynamic_client()
         .create_at(&PODS, &"default/p".parse().unwrap(), "binding", &binding)
         .await
         .unwrap();
-    cluster.settle().await;
-    assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "False");
+    settle(&cluster).await;
+    assert_eq!(ready(&cluster.object(&PODS, "default/p").await), "False");
 }
 
 async fn drive(cluster: &Cluster, on: bool) {
@@ -258,12 +255,12 @@ async fn drive(cluster: &Cluster, on: bool) {
     cluster
         .change(&NODES, "a", |node| node.entry("spec").set("taints", taints))
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_evicted_after_its_toleration_seconds() {
-    let cluster = Cluster::with(&["taint-eviction-controller"]).await;
+    let cluster = start(&["taint-eviction-controller"]).await;
     node(&cluster, "a").await;
     pod(&cluster, "now", "a", "[]").await;
     pod(
@@ -277,20 +274,20 @@ async fn a_pod_is_evicted_after_its_toleration_seconds() {
     drive(&cluster, true).await;
     let going = async |name: &str| {
         cluster
-            .get(&PODS, &format!("default/{name}"))
+            .object(&PODS, &format!("default/{name}"))
             .await
             .is_terminating()
     };
     assert!(going("now").await && !going("later").await);
-    let pod = cluster.get(&PODS, "default/now").await;
+    let pod = cluster.object(&PODS, "default/now").await;
     let mut conditions = pod["status"]["conditions"].list().iter();
     let condition = conditions
         .find(|one| one["type"].str() == "DisruptionTarget")
         .unwrap();
     assert_eq!(condition["reason"].str(), "DeletionByTaintManager");
-    cluster.pass(Duration::from_secs(18)).await;
+    cluster.advance(Duration::from_secs(18)).await;
     assert!(!going("later").await);
-    cluster.pass(Duration::from_secs(2)).await;
+    cluster.advance(Duration::from_secs(2)).await;
     assert!(going("later").await && !going("never").await);
     let mut event_messages = events(&cluster, "TaintManagerEviction").await;
     event_messages.sort();
@@ -305,7 +302,7 @@ async fn a_pod_is_evicted_after_its_toleration_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_stays_when_the_taint_is_removed_first() {
-    let cluster = Cluster::with(&["taint-eviction-controller"]).await;
+    let cluster = start(&["taint-eviction-controller"]).await;
     node(&cluster, "a").await;
     pod(
         &cluster,
@@ -316,8 +313,8 @@ async fn a_pod_stays_when_the_taint_is_removed_first() {
     .await;
     drive(&cluster, true).await;
     drive(&cluster, false).await;
-    cluster.pass(Duration::from_secs(60)).await;
-    assert!(!cluster.get(&PODS, "default/p").await.is_terminating());
+    cluster.advance(Duration::from_secs(60)).await;
+    assert!(!cluster.object(&PODS, "default/p").await.is_terminating());
     assert_eq!(
         events(&cluster, "TaintManagerEviction").await,
         ["Cancelling deletion of Pod default/p"]
@@ -326,13 +323,15 @@ async fn a_pod_stays_when_the_taint_is_removed_first() {
 
 #[tokio::test(start_paused = true)]
 async fn taints_added_while_the_controller_was_down_evict_pods() {
-    let mut cluster = Cluster::with(&[]).await;
+    let cluster = start(&[]).await;
     node(&cluster, "a").await;
     pod(&cluster, "p", "a", "[]").await;
     drive(&cluster, true).await;
-    cluster.start(&["taint-eviction-controller"], |_| {}).await;
-    cluster.settle().await;
-    assert!(cluster.get(&PODS, "default/p").await.is_terminating());
+    cluster
+        .restart_with(|builder| builder.controllers(&["taint-eviction-controller"]))
+        .await;
+    settle(&cluster).await;
+    assert!(cluster.object(&PODS, "default/p").await.is_terminating());
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,10 +340,13 @@ async fn the_node_monitor_grace_period_is_configurable() {
         grace_period: Duration::from_secs(16),
         ..NodeMonitor::default()
     };
-    let cluster = Cluster::set_up(&BOTH, |options| options.node_monitor = monitor).await;
+    let cluster = cluster_of(&BOTH)
+        .tune_controllers(move |options| options.node_monitor = monitor)
+        .start()
+        .await;
     node(&cluster, "n1").await;
-    cluster.pass(Duration::from_secs(15)).await;
-    assert_eq!(ready(&cluster.get(&NODES, "n1").await), "True");
-    cluster.pass(Duration::from_secs(15)).await;
-    assert_eq!(ready(&cluster.get(&NODES, "n1").await), "Unknown");
+    cluster.advance(Duration::from_secs(15)).await;
+    assert_eq!(ready(&cluster.object(&NODES, "n1").await), "True");
+    cluster.advance(Duration::from_secs(15)).await;
+    assert_eq!(ready(&cluster.object(&NODES, "n1").await), "Unknown");
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::resource::{NODES, PODS};
+use mizzen_testing::Cluster;
 use mizzen_value::value;
 
-use crate::cluster::Cluster;
+use crate::{cluster_of, start};
 
 async fn begin() -> Cluster {
-    let cluster = Cluster::with(&["pod-garbage-collector-controller"]).await;
+    let cluster = start(&["pod-garbage-collector-controller"]).await;
     cluster
         .create("{apiVersion: v1, kind: Node, metadata: {name: n1}}")
         .await;
@@ -30,10 +31,10 @@ async fn pods_of_a_missing_node_are_failed_and_deleted() {
     let cluster = begin().await;
     add_pod(&cluster, "kept", "n1").await;
     add_pod(&cluster, "lost", "n2").await;
-    cluster.pass(Duration::from_secs(38)).await;
-    assert!(!cluster.get(&PODS, "default/lost").await.is_terminating());
-    cluster.pass(Duration::from_secs(30)).await;
-    let lost = cluster.get(&PODS, "default/lost").await;
+    cluster.advance(Duration::from_secs(38)).await;
+    assert!(!cluster.object(&PODS, "default/lost").await.is_terminating());
+    cluster.advance(Duration::from_secs(30)).await;
+    let lost = cluster.object(&PODS, "default/lost").await;
     assert_eq!(
         (lost.is_terminating(), lost.at("status.phase").str()),
         (true, "Failed")
@@ -44,19 +45,24 @@ async fn pods_of_a_missing_node_are_failed_and_deleted() {
         .find(|it| it["type"].str() == "DisruptionTarget")
         .expect("a condition");
     assert_eq!(target["message"].str(), "PodGC: node no longer exists");
-    assert!(!cluster.get(&PODS, "default/kept").await.is_terminating());
+    assert!(!cluster.object(&PODS, "default/kept").await.is_terminating());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_node_comes_in_time_stays() {
     let cluster = begin().await;
     add_pod(&cluster, "early", "n2").await;
-    cluster.pass(Duration::from_secs(35)).await;
+    cluster.advance(Duration::from_secs(35)).await;
     cluster
         .create("{apiVersion: v1, kind: Node, metadata: {name: n2}}")
         .await;
-    cluster.pass(Duration::from_secs(120)).await;
-    assert!(!cluster.get(&PODS, "default/early").await.is_terminating());
+    cluster.advance(Duration::from_secs(120)).await;
+    assert!(
+        !cluster
+            .object(&PODS, "default/early")
+            .await
+            .is_terminating()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,14 +74,14 @@ async fn a_terminating_pod_of_an_out_of_service_node_is_deleted() {
         ..DeleteOptions::default()
     };
     cluster
-        .api
+        .dynamic_client()
         .delete(&PODS, &"default/a".parse().unwrap(), &long)
         .await
         .unwrap();
-    cluster.pass(Duration::from_secs(60)).await;
+    cluster.advance(Duration::from_secs(60)).await;
     assert_eq!(
         cluster
-            .get(&PODS, "default/a")
+            .object(&PODS, "default/a")
             .await
             .at("status.phase")
             .str(),
@@ -87,8 +93,8 @@ async fn a_terminating_pod_of_an_out_of_service_node_is_deleted() {
             node.entry("spec").set("taints", vec![taint])
         })
         .await;
-    cluster.pass(Duration::from_secs(21)).await;
-    let pod = cluster.get(&PODS, "default/a").await;
+    cluster.advance(Duration::from_secs(21)).await;
+    let pod = cluster.object(&PODS, "default/a").await;
     assert_eq!(pod.at("status.phase").str(), "Failed");
     assert_eq!(pod.at("metadata.deletionGracePeriodSeconds").int(), 0);
 }
@@ -96,10 +102,10 @@ async fn a_terminating_pod_of_an_out_of_service_node_is_deleted() {
 #[tokio::test(start_paused = true)]
 async fn as_many_ended_pods_are_kept_as_was_chosen() {
     for (threshold, expected) in [(1, 1), (0, 3)] {
-        let cluster = Cluster::set_up(&["pod-garbage-collector-controller"], |options| {
-            options.terminated_pod_gc_threshold = threshold;
-        })
-        .await;
+        let cluster = cluster_of(&["pod-garbage-collector-controller"])
+            .tune_controllers(move |options| options.terminated_pod_gc_threshold = threshold)
+            .start()
+            .await;
         for name in ["a", "b", "c"] {
             let pod = "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default}, spec: {containers: [{name: c, image: i}]}}";
             cluster.create(&pod.replace("NAME", name)).await;
@@ -108,9 +114,9 @@ async fn as_many_ended_pods_are_kept_as_was_chosen() {
                 .change_status(&PODS, &key, |status| status.set("phase", "Succeeded"))
                 .await;
         }
-        cluster.pass(Duration::from_secs(60)).await;
+        cluster.advance(Duration::from_secs(60)).await;
         assert_eq!(
-            cluster.list(&PODS, "default").await.len(),
+            cluster.objects(&PODS, "default").await.len(),
             expected,
             "{threshold}"
         );

@@ -2,17 +2,15 @@
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::PODS;
+use mizzen_testing::Cluster;
 use mizzen_value::value;
-
-use crate::cluster::Cluster;
 
 /// Before any test starts.
 pub(crate) const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
 /// Creates a pod on node `n1` with the label `app: web`; `more` is added to its metadata.
 pub(crate) async fn pod(cluster: &Cluster, name: &str, more: &str) -> Object {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, labels: {{app: web}}{more}}}, \
              spec: {{nodeName: n1, containers: [{{name: c, image: i, resources: {{requests: {{cpu: '1'}}}}}}]}}}}"
         ))

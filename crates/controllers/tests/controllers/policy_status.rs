@@ -1,12 +1,13 @@
 //! The ValidatingAdmissionPolicy status controller.
 
 use mizzen_sdk::resource::VALIDATING_ADMISSION_POLICIES;
+use mizzen_testing::Cluster;
 use mizzen_value::Value;
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 async fn cluster() -> Cluster {
-    Cluster::with(&["validatingadmissionpolicy-status-controller"]).await
+    start(&["validatingadmissionpolicy-status-controller"]).await
 }
 
 /// Creates a policy for a resource, such as `apps/v1/deployments`.
@@ -20,12 +21,12 @@ async fn policy(cluster: &Cluster, of: &str, rest: &str) {
     );
     let constraints = format!("{{resourceRules: [{rule}]}}");
     cluster.create(&format!("{{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {{name: p}}, spec: {{matchConstraints: {constraints}, {rest}}}}}")).await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 /// The warnings of the policy, and the observed generation.
 async fn said(cluster: &Cluster) -> (Vec<String>, i64) {
-    let policy = cluster.get(&VALIDATING_ADMISSION_POLICIES, "p").await;
+    let policy = cluster.object(&VALIDATING_ADMISSION_POLICIES, "p").await;
     let show = |warning: &Value| {
         let first = warning["warning"]
             .str()
@@ -59,7 +60,7 @@ async fn type_warnings_are_written_and_removed() {
             validation.set("expression", "object.spec.replicas <= 5");
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(said(&cluster).await, (Vec::new(), 2));
 }
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{EVENTS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS};
+use mizzen_testing::Cluster;
 use mizzen_value::value;
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 const CONTROLLER: &str = "replicaset-controller";
 
@@ -28,7 +29,7 @@ fn pod(name: &str) -> String {
 /// The pods that are not being deleted.
 pub(crate) async fn pods(cluster: &Cluster) -> Vec<Object> {
     cluster
-        .list(&PODS, "default")
+        .objects(&PODS, "default")
         .await
         .into_iter()
         .filter(|pod| !pod.is_terminating())
@@ -49,7 +50,7 @@ pub(crate) async fn make_ready(cluster: &Cluster, pod: &Object) {
 
 /// The messages of events with a reason.
 pub(crate) async fn event_messages(cluster: &Cluster, reason: &str) -> Vec<String> {
-    let events = cluster.list(&EVENTS, "default").await.into_iter();
+    let events = cluster.objects(&EVENTS, "default").await.into_iter();
     events
         .filter(|event| event["reason"].str() == reason)
         .map(|event| event["message"].str().into())
@@ -62,14 +63,14 @@ async fn scale(cluster: &Cluster, replicas: i64) {
             set.entry("spec").set("replicas", replicas)
         })
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_set_makes_its_pods_and_counts_them() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     let set = cluster.create(&set(3)).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let pods = pods(&cluster).await;
     assert_eq!(pods.len(), 3);
     assert!(
@@ -78,7 +79,7 @@ async fn a_set_makes_its_pods_and_counts_them() {
     );
     let status = value!({"replicas": 3, "fullyLabeledReplicas": 3, "terminatingReplicas": 0, "observedGeneration": 1});
     assert_eq!(
-        cluster.get(&REPLICA_SETS, "default/web").await["status"],
+        cluster.object(&REPLICA_SETS, "default/web").await["status"],
         status
     );
     let mut messages = event_messages(&cluster, "SuccessfulCreate").await;
@@ -93,9 +94,9 @@ async fn a_set_makes_its_pods_and_counts_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_or_failed_pod_is_replaced() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     cluster.create(&set(2)).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let first = pods(&cluster).await;
     cluster.delete(&PODS, &first[0].key().to_string()).await;
     cluster
@@ -103,34 +104,34 @@ async fn a_deleted_or_failed_pod_is_replaced() {
             status.set("phase", "Failed")
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let now = pods(&cluster).await;
     assert_eq!(now.len(), 3); // The failed pod is kept, but does not count.
     assert_eq!(
-        cluster.get(&REPLICA_SETS, "default/web").await["status"]["replicas"].int(),
+        cluster.object(&REPLICA_SETS, "default/web").await["status"]["replicas"].int(),
         2
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     cluster.create(&pod("orphan")).await;
     let set = cluster.create(&set(2)).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(pods(&cluster).await.len(), 2);
     assert!(
         cluster
-            .get(&PODS, "default/orphan")
+            .object(&PODS, "default/orphan")
             .await
             .is_controlled_by(set.uid())
     );
     let other = |pod: &mut Object| pod.entry("metadata").entry("labels").set("app", "b");
     cluster.change(&PODS, "default/orphan", other).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(
         cluster
-            .get(&PODS, "default/orphan")
+            .object(&PODS, "default/orphan")
             .await
             .owners()
             .is_empty()
@@ -141,15 +142,15 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
             pod.entry("metadata").entry("labels").set("app", "a")
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(pods(&cluster).await.len(), 2); // It was adopted again, and one was surplus.
 }
 
 #[tokio::test(start_paused = true)]
 async fn unready_pods_are_deleted_first_and_then_the_cheapest() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     cluster.create(&set(4)).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let all = pods(&cluster).await;
     for (pod, cost) in all[1..].iter().zip(["5", "-5", "7"]) {
         make_ready(&cluster, pod).await;
@@ -162,12 +163,12 @@ async fn unready_pods_are_deleted_first_and_then_the_cheapest() {
             .change(&PODS, &pod.key().to_string(), annotate)
             .await;
     }
-    cluster.settle().await;
+    settle(&cluster).await;
     for (replicas, victim) in [(3, 0), (2, 2), (1, 1)] {
         scale(&cluster, replicas).await;
         assert!(
             cluster
-                .find(&PODS, &all[victim].key().to_string())
+                .find_object(&PODS, &all[victim].key().to_string())
                 .await
                 .is_none(),
             "{victim} at {replicas}"
@@ -178,15 +179,15 @@ async fn unready_pods_are_deleted_first_and_then_the_cheapest() {
 
 #[tokio::test(start_paused = true)]
 async fn terminating_pods_are_counted_apart_and_replaced_at_once() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     cluster
         .create(&set(1).replace("spec: {containers", "spec: {nodeName: n1, containers"))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let first = pods(&cluster).await;
     cluster.delete(&PODS, &first[0].key().to_string()).await;
-    cluster.settle().await;
-    let status = &cluster.get(&REPLICA_SETS, "default/web").await["status"];
+    settle(&cluster).await;
+    let status = &cluster.object(&REPLICA_SETS, "default/web").await["status"];
     assert_eq!(
         (
             status["replicas"].int(),
@@ -194,29 +195,29 @@ async fn terminating_pods_are_counted_apart_and_replaced_at_once() {
         ),
         (1, 1)
     );
-    assert_eq!(cluster.list(&PODS, "default").await.len(), 2);
+    assert_eq!(cluster.objects(&PODS, "default").await.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_becomes_available_by_the_passing_of_time() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     cluster
         .create(&set(1).replace("replicas: 1", "replicas: 1, minReadySeconds: 20"))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     make_ready(&cluster, &pods(&cluster).await[0]).await;
     let available = async || {
-        cluster.get(&REPLICA_SETS, "default/web").await["status"]["availableReplicas"].int()
+        cluster.object(&REPLICA_SETS, "default/web").await["status"]["availableReplicas"].int()
     };
-    cluster.pass(Duration::from_secs(19)).await;
+    cluster.advance(Duration::from_secs(19)).await;
     assert_eq!(available().await, 0);
-    cluster.pass(Duration::from_secs(2)).await;
+    cluster.advance(Duration::from_secs(2)).await;
     assert_eq!(available().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_exhausted_quota_causes_one_event_and_a_retry() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     cluster.create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {pods: 2}}}").await;
     let room = async |n: i64| {
         let hard = value!({"pods": (n.to_string())});
@@ -229,9 +230,9 @@ async fn an_exhausted_quota_causes_one_event_and_a_retry() {
     };
     room(2).await;
     cluster.create(&set(9)).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(pods(&cluster).await.len(), 2);
-    let status = &cluster.get(&REPLICA_SETS, "default/web").await["status"];
+    let status = &cluster.object(&REPLICA_SETS, "default/web").await["status"];
     let failure = &status["conditions"][0];
     assert_eq!(
         (failure["type"].str(), failure["reason"].str()),
@@ -246,10 +247,10 @@ async fn an_exhausted_quota_causes_one_event_and_a_retry() {
             .starts_with("Error creating: pods \"web-")
     );
     room(20).await;
-    cluster.pass(Duration::from_secs(600)).await;
+    cluster.advance(Duration::from_secs(600)).await;
     assert_eq!(pods(&cluster).await.len(), 9);
     assert_eq!(
-        cluster.get(&REPLICA_SETS, "default/web").await["status"]["conditions"]
+        cluster.object(&REPLICA_SETS, "default/web").await["status"]["conditions"]
             .list()
             .len(),
         0
@@ -258,55 +259,59 @@ async fn an_exhausted_quota_causes_one_event_and_a_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn more_pods_than_a_burst_come_in_bursts() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     cluster.create(&set(600)).await;
-    cluster.pass(Duration::from_secs(5)).await;
+    cluster.advance(Duration::from_secs(5)).await;
     assert_eq!(pods(&cluster).await.len(), 600);
     scale(&cluster, 1).await;
-    cluster.pass(Duration::from_secs(5)).await;
+    cluster.advance(Duration::from_secs(5)).await;
     assert_eq!(pods(&cluster).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_set_in_deletion_creates_and_adopts_nothing() {
-    let cluster = Cluster::with(&[CONTROLLER]).await;
+    let cluster = start(&[CONTROLLER]).await;
     cluster
         .create(&set(1).replace("name: web,", "name: web, finalizers: [example.com/wait],"))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster.delete(&REPLICA_SETS, "default/web").await;
     cluster
         .delete(&PODS, &pods(&cluster).await[0].key().to_string())
         .await;
     cluster.create(&pod("orphan")).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let left = pods(&cluster).await;
     assert!(left.len() == 1 && left[0].owners().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_controller_continues() {
-    let mut cluster = Cluster::with(&[]).await;
+    let cluster = start(&[]).await;
     cluster.create(&set(2)).await;
     cluster.create(&pod("orphan")).await;
-    cluster.start(&[CONTROLLER], |_| {}).await;
-    cluster.settle().await;
+    cluster
+        .restart_with(|builder| builder.controllers(&[CONTROLLER]))
+        .await;
+    settle(&cluster).await;
     assert_eq!(pods(&cluster).await.len(), 2);
-    cluster.start(&[CONTROLLER], |_| {}).await;
-    cluster.settle().await;
+    cluster
+        .restart_with(|builder| builder.controllers(&[CONTROLLER]))
+        .await;
+    settle(&cluster).await;
     assert_eq!(pods(&cluster).await.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn replication_controllers_behave_like_replica_sets() {
-    let cluster = Cluster::with(&["replicationcontroller-controller"]).await;
+    let cluster = start(&["replicationcontroller-controller"]).await;
     let text = set(2)
         .replace("apps/v1", "v1")
         .replace("ReplicaSet", "ReplicationController");
     cluster
         .create(&text.replace("{matchLabels: {app: a}}", "{app: a}"))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let pods = pods(&cluster).await;
     assert_eq!(pods.len(), 2);
     let owner = pods[0].controller().expect("an owner");
@@ -316,7 +321,9 @@ async fn replication_controllers_behave_like_replica_sets() {
     );
     let status = value!({"replicas": 2, "fullyLabeledReplicas": 2, "observedGeneration": 1});
     assert_eq!(
-        cluster.get(&REPLICATION_CONTROLLERS, "default/web").await["status"],
+        cluster
+            .object(&REPLICATION_CONTROLLERS, "default/web")
+            .await["status"],
         status
     );
 }

@@ -2,9 +2,10 @@
 
 use mizzen_sdk::dynamic::{DeleteOptions, ListOptions};
 use mizzen_sdk::resource::{EVENTS, PODS, RESOURCE_CLAIMS};
+use mizzen_testing::Cluster;
 use mizzen_value::value;
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 const TEMPLATE: &str = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t, namespace: default}, \
                         spec: {metadata: {labels: {l: x}}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: d.example.com}}]}}}}";
@@ -18,23 +19,23 @@ fn pod(name: &str, node: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_gets_its_claim_as_soon_as_there_is_a_template() {
-    let cluster = Cluster::with(&["resourceclaim-controller"]).await;
+    let cluster = start(&["resourceclaim-controller"]).await;
     let made = cluster.create(&pod("p", "")).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let options = ListOptions {
         fields: "reason=FailedResourceClaimCreation".into(),
         ..ListOptions::default()
     };
     let events = cluster
-        .api
+        .dynamic_client()
         .list(&EVENTS, "default", &options)
         .await
         .unwrap();
     let message = "PodResourceClaim gpu: resource claim template \"t\": resourceclaimtemplate.resource.k8s.io \"t\" not found";
     assert_eq!(events[0]["message"].str(), message);
     cluster.create(TEMPLATE).await;
-    cluster.settle().await;
-    let claims = cluster.list(&RESOURCE_CLAIMS, "default").await;
+    settle(&cluster).await;
+    let claims = cluster.objects(&RESOURCE_CLAIMS, "default").await;
     assert_eq!(claims.len(), 1);
     assert!(claims[0].is_controlled_by(made.uid()) && claims[0].name().starts_with("p-gpu-"));
     assert_eq!(
@@ -42,7 +43,7 @@ async fn a_pod_gets_its_claim_as_soon_as_there_is_a_template() {
         Some("gpu")
     );
     let status =
-        &cluster.get(&PODS, "default/p").await["status"]["resourceClaimStatuses"][0].clone();
+        &cluster.object(&PODS, "default/p").await["status"]["resourceClaimStatuses"][0].clone();
     assert_eq!(
         (status["name"].str(), status["resourceClaimName"].str()),
         ("gpu", claims[0].name())
@@ -51,18 +52,18 @@ async fn a_pod_gets_its_claim_as_soon_as_there_is_a_template() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_claim_is_made_again() {
-    let cluster = Cluster::with(&["resourceclaim-controller"]).await;
+    let cluster = start(&["resourceclaim-controller"]).await;
     cluster.create(TEMPLATE).await;
     cluster.create(&pod("p", "")).await;
-    cluster.settle().await;
-    let first = cluster.list(&RESOURCE_CLAIMS, "default").await.remove(0);
+    settle(&cluster).await;
+    let first = cluster.objects(&RESOURCE_CLAIMS, "default").await.remove(0);
     cluster
         .delete(&RESOURCE_CLAIMS, &first.key().to_string())
         .await;
-    cluster.settle().await;
-    let again = cluster.list(&RESOURCE_CLAIMS, "default").await.remove(0);
+    settle(&cluster).await;
+    let again = cluster.objects(&RESOURCE_CLAIMS, "default").await.remove(0);
     assert_ne!(first.uid(), again.uid());
-    let pod = cluster.get(&PODS, "default/p").await;
+    let pod = cluster.object(&PODS, "default/p").await;
     assert_eq!(
         pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"].str(),
         again.name()
@@ -71,7 +72,7 @@ async fn a_deleted_claim_is_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_pod_shares_its_claim_and_gives_it_back() {
-    let cluster = Cluster::with(&["resourceclaim-controller"]).await;
+    let cluster = start(&["resourceclaim-controller"]).await;
     cluster.create("{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: mine, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: d.example.com}}]}}}").await;
     let keep = |claim: &mut mizzen_sdk::Object| {
         claim.entry("metadata").set(
@@ -86,12 +87,14 @@ async fn a_running_pod_shares_its_claim_and_gives_it_back() {
             status.set("allocation", allocation)
         })
         .await;
-    cluster.settle().await;
-    assert!(!cluster.get(&RESOURCE_CLAIMS, "default/mine").await["status"]["allocation"].is_null());
+    settle(&cluster).await;
+    assert!(
+        !cluster.object(&RESOURCE_CLAIMS, "default/mine").await["status"]["allocation"].is_null()
+    );
     let user = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {nodeName: n1, containers: [{name: c, image: i}], resourceClaims: [{name: gpu, resourceClaimName: mine}]}}";
     let made = cluster.create(user).await;
-    cluster.settle().await;
-    let claim = cluster.get(&RESOURCE_CLAIMS, "default/mine").await;
+    settle(&cluster).await;
+    let claim = cluster.object(&RESOURCE_CLAIMS, "default/mine").await;
     assert_eq!(
         claim["status"]["reservedFor"],
         value!([{"resource": "pods", "name": "p", "uid": (made.uid())}])
@@ -102,28 +105,28 @@ async fn a_running_pod_shares_its_claim_and_gives_it_back() {
         ..DeleteOptions::default()
     };
     cluster
-        .api
+        .dynamic_client()
         .delete(&PODS, &"default/p".parse().unwrap(), &now)
         .await
         .unwrap();
-    cluster.settle().await;
-    let claim = cluster.get(&RESOURCE_CLAIMS, "default/mine").await;
+    settle(&cluster).await;
+    let claim = cluster.object(&RESOURCE_CLAIMS, "default/mine").await;
     assert!(claim["status"]["reservedFor"].is_empty() && claim["status"]["allocation"].is_null());
     assert!(claim["metadata"]["finalizers"].is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_made_for_a_pod_goes_when_the_pod_is_done() {
-    let cluster = Cluster::with(&["resourceclaim-controller"]).await;
+    let cluster = start(&["resourceclaim-controller"]).await;
     cluster.create(TEMPLATE).await;
     cluster.create(&pod("p", "n1")).await;
-    cluster.settle().await;
-    assert_eq!(cluster.list(&RESOURCE_CLAIMS, "default").await.len(), 1);
+    settle(&cluster).await;
+    assert_eq!(cluster.objects(&RESOURCE_CLAIMS, "default").await.len(), 1);
     cluster
         .change_status(&PODS, "default/p", |status| {
             status.set("phase", "Succeeded")
         })
         .await;
-    cluster.settle().await;
-    assert_eq!(cluster.list(&RESOURCE_CLAIMS, "default").await.len(), 0);
+    settle(&cluster).await;
+    assert_eq!(cluster.objects(&RESOURCE_CLAIMS, "default").await.len(), 0);
 }

@@ -3,33 +3,33 @@
 use std::time::Duration;
 
 use mizzen_sdk::resource::{CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SERVICES};
+use mizzen_testing::Cluster;
 use mizzen_value::json;
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: foos.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: foos, singular: foo, kind: Foo, listKind: FooList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}";
 
 /// A cluster in which `default` has a quota with these limits.
 async fn cluster(hard: &str, more: &str) -> Cluster {
-    let cluster = Cluster::with(&["resourcequota-controller"]).await;
+    let cluster = start(&["resourcequota-controller"]).await;
     let quota = format!(
         "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: default}}, spec: {{hard: {hard}{more}}}}}"
     );
     cluster.create(&quota).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster
 }
 
 async fn used(cluster: &Cluster) -> String {
-    cluster.settle().await;
-    json::to_string(&cluster.get(&RESOURCE_QUOTAS, "default/q").await["status"]["used"])
+    settle(cluster).await;
+    json::to_string(&cluster.object(&RESOURCE_QUOTAS, "default/q").await["status"]["used"])
 }
 
 async fn pod(cluster: &Cluster, name: &str, more: &str) {
     let resources = "{requests: {cpu: 500m}}";
     let spec = format!("{{containers: [{{name: c, image: i, resources: {resources}}}]{more}}}");
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, spec: {spec}}}"
         ))
         .await;
@@ -79,12 +79,14 @@ async fn a_finished_pod_uses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn objects_from_before_the_quota_count() {
-    let mut cluster = Cluster::with(&[]).await;
+    let cluster = start(&[]).await;
     for name in ["a", "b", "c"] {
         config(&cluster, name).await;
     }
     cluster.create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {configmaps: 1, count/resourcequotas: 2}}}").await;
-    cluster.start(&["resourcequota-controller"], |_| {}).await;
+    cluster
+        .restart_with(|builder| builder.controllers(&["resourcequota-controller"]))
+        .await;
     assert_eq!(
         used(&cluster).await,
         r#"{"configmaps":"3","count/resourcequotas":"1"}"#
@@ -117,7 +119,7 @@ async fn only_pods_in_scope_count() {
     pod(&cluster, "b", ", activeDeadlineSeconds: 60").await;
     assert_eq!(used(&cluster).await, r#"{"pods":"1"}"#);
     // The usage that admission charged is recalculated too.
-    cluster.pass(Duration::from_secs(600)).await;
+    cluster.advance(Duration::from_secs(600)).await;
     assert_eq!(used(&cluster).await, r#"{"pods":"1"}"#);
 }
 
@@ -126,7 +128,7 @@ async fn kinds_that_are_served_later_are_counted() {
     let cluster = cluster("{count/foos.example.com: 2}", "").await;
     assert_eq!(used(&cluster).await, "null");
     cluster.create(DEFINITION).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(used(&cluster).await, r#"{"count/foos.example.com":"0"}"#);
     cluster
         .create("{apiVersion: example.com/v1, kind: Foo, metadata: {name: f, namespace: default}}")

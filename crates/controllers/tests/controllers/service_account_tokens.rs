@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::{SECRETS, SERVICE_ACCOUNTS};
+use mizzen_testing::Cluster;
 use mizzen_value::json;
 
-use crate::cluster::Cluster;
+use crate::{cluster_of, settle};
 
 /// A cluster with the account `robot`, in which tokens are their claims.
 async fn cluster() -> Cluster {
-    let cluster = Cluster::set_up(&["serviceaccount-token-controller"], |options| {
-        options.root_ca = Some("CA".into());
-        options.sign_token = Some(Arc::new(|claims| Some(json::to_string(claims))));
-    })
-    .await;
-    cluster
-        .create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: default}, secrets: [{name: t}, {name: u}]}")
+    let cluster = cluster_of(&["serviceaccount-token-controller"])
+        .tune_controllers(|options| {
+            options.root_ca = Some("CA".into());
+            options.sign_token = Some(Arc::new(|claims| Some(json::to_string(claims))));
+        })
+        .start()
+        .await;
+    cluster.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: default}, secrets: [{name: t}, {name: u}]}")
         .await;
     cluster
 }
@@ -26,7 +28,7 @@ async fn create_secret(cluster: &Cluster, account: &str) -> Object {
         "{{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {{name: t, namespace: default, annotations: {{kubernetes.io/service-account.name: {account}}}}}}}"
     );
     let made = cluster.create(&text).await;
-    cluster.settle().await;
+    settle(cluster).await;
     made
 }
 
@@ -34,8 +36,8 @@ async fn create_secret(cluster: &Cluster, account: &str) -> Object {
 async fn a_secret_is_filled_and_filled_again() {
     let cluster = cluster().await;
     create_secret(&cluster, "robot").await;
-    let filled = cluster.get(&SECRETS, "default/t").await;
-    let account = cluster.get(&SERVICE_ACCOUNTS, "default/robot").await;
+    let filled = cluster.object(&SECRETS, "default/t").await;
+    let account = cluster.object(&SERVICE_ACCOUNTS, "default/robot").await;
     assert_eq!(
         filled.annotation("kubernetes.io/service-account.uid"),
         Some(account.uid())
@@ -46,9 +48,9 @@ async fn a_secret_is_filled_and_filled_again() {
         secret.entry("data").set("ca.crt", "eA==");
     };
     cluster.change(&SECRETS, "default/t", change).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
-        cluster.get(&SECRETS, "default/t").await["data"],
+        cluster.object(&SECRETS, "default/t").await["data"],
         filled["data"]
     );
 }
@@ -58,15 +60,15 @@ async fn a_secret_is_deleted_with_its_account() {
     let cluster = cluster().await;
     create_secret(&cluster, "robot").await;
     cluster.delete(&SERVICE_ACCOUNTS, "default/robot").await;
-    cluster.settle().await;
-    assert_eq!(cluster.find(&SECRETS, "default/t").await, None);
+    settle(&cluster).await;
+    assert_eq!(cluster.find_object(&SECRETS, "default/t").await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_secret_without_an_account_is_deleted_at_once() {
     let cluster = cluster().await;
     create_secret(&cluster, "nobody").await;
-    assert_eq!(cluster.find(&SECRETS, "default/t").await, None);
+    assert_eq!(cluster.find_object(&SECRETS, "default/t").await, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +76,7 @@ async fn a_deleted_secret_is_removed_from_its_account() {
     let cluster = cluster().await;
     create_secret(&cluster, "robot").await;
     cluster.delete(&SECRETS, "default/t").await;
-    cluster.settle().await;
-    let account = cluster.get(&SERVICE_ACCOUNTS, "default/robot").await;
+    settle(&cluster).await;
+    let account = cluster.object(&SERVICE_ACCOUNTS, "default/robot").await;
     assert_eq!(json::to_string(&account["secrets"]), r#"[{"name":"u"}]"#);
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use mizzen_sdk::resource::SERVICE_CIDRS;
+use mizzen_testing::Cluster;
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 async fn ready_condition(cluster: &Cluster, name: &str) -> (String, String) {
-    let range = cluster.get(&SERVICE_CIDRS, name).await;
+    let range = cluster.object(&SERVICE_CIDRS, name).await;
     let condition = &range["status"]["conditions"][0];
     (
         condition["status"].str().into(),
@@ -16,29 +17,27 @@ async fn ready_condition(cluster: &Cluster, name: &str) -> (String, String) {
 }
 
 async fn make(cluster: &Cluster, name: &str, cidr: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {{name: {name}}}, spec: {{cidrs: ['{cidr}']}}}}"
         ))
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_cidr_is_ready_and_deleted_when_no_address_depends_on_it() {
-    let cluster = Cluster::with(&["service-cidr-controller"]).await;
+    let cluster = start(&["service-cidr-controller"]).await;
     make(&cluster, "more", "10.99.0.0/24").await;
     assert_eq!(
         ready_condition(&cluster, "more").await,
         ("True".into(), "Kubernetes Service CIDR is ready".into())
     );
-    cluster
-        .create("{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {name: 10.99.0.7, labels: {ipaddress.kubernetes.io/managed-by: ipallocator.k8s.io, ipaddress.kubernetes.io/ip-family: IPv4}}, spec: {parentRef: {resource: services, namespace: default, name: s}}}")
+    cluster.create("{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {name: 10.99.0.7, labels: {ipaddress.kubernetes.io/managed-by: ipallocator.k8s.io, ipaddress.kubernetes.io/ip-family: IPv4}}, spec: {parentRef: {resource: services, namespace: default, name: s}}}")
         .await;
     cluster.delete(&SERVICE_CIDRS, "more").await;
-    cluster.pass(Duration::from_secs(20)).await;
+    cluster.advance(Duration::from_secs(20)).await;
     assert_eq!(ready_condition(&cluster, "more").await.0, "False");
     make(&cluster, "whole", "10.99.0.0/16").await;
-    cluster.settle().await;
-    assert!(cluster.find(&SERVICE_CIDRS, "more").await.is_none());
+    settle(&cluster).await;
+    assert!(cluster.find_object(&SERVICE_CIDRS, "more").await.is_none());
 }

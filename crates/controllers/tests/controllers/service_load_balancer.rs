@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use mizzen_sdk::resource::{EVENTS, SERVICES};
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::address::Cidr;
 
-use crate::cluster::Cluster;
+use crate::{cluster_of, settle};
 
 const CONTROLLER: [&str; 1] = ["service-lb-controller"];
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -17,24 +18,23 @@ fn ranges(texts: &[&str]) -> Vec<Cidr> {
         .collect()
 }
 
-async fn start(range: &str) -> Cluster {
-    Cluster::set_up(&CONTROLLER, |options| {
-        options.load_balancer_ranges = ranges(&[range])
-    })
-    .await
+async fn start(range: &'static str) -> Cluster {
+    cluster_of(&CONTROLLER)
+        .tune_controllers(move |options| options.load_balancer_ranges = ranges(&[range]))
+        .start()
+        .await
 }
 
 async fn create(cluster: &Cluster, name: &str, spec: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: v1, kind: Service, metadata: {{namespace: default, name: {name}}}, spec: {{ports: [{{port: 80}}], type: LoadBalancer{spec}}}}}"
         ))
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn ingress(cluster: &Cluster, name: &str) -> String {
-    let service = cluster.get(&SERVICES, &format!("default/{name}")).await;
+    let service = cluster.object(&SERVICES, &format!("default/{name}")).await;
     let ingress = service["status"]["loadBalancer"]["ingress"].list().iter();
     ingress
         .map(|one| format!("{}/{}", one["ip"].str(), one["ipMode"].str()))
@@ -44,7 +44,7 @@ async fn ingress(cluster: &Cluster, name: &str) -> String {
 
 /// The reasons and messages of events about a Service, in order.
 async fn events(cluster: &Cluster, name: &str) -> Vec<String> {
-    let mut events = cluster.list(&EVENTS, "default").await;
+    let mut events = cluster.objects(&EVENTS, "default").await;
     events.retain(|event| event["involvedObject"]["name"].str() == name);
     let text = |event: &mizzen_sdk::Object| {
         assert_eq!(event["source"]["component"].str(), "service-controller");
@@ -60,7 +60,7 @@ async fn events(cluster: &Cluster, name: &str) -> Vec<String> {
 
 async fn has_finalizer(cluster: &Cluster, name: &str) -> bool {
     cluster
-        .get(&SERVICES, &format!("default/{name}"))
+        .object(&SERVICES, &format!("default/{name}"))
         .await
         .has_finalizer(FINALIZER)
 }
@@ -74,8 +74,8 @@ async fn a_service_has_an_address_until_it_is_deleted() {
     assert_eq!(ingress(&cluster, "b").await, "192.0.2.2/VIP");
     assert!(has_finalizer(&cluster, "a").await);
     cluster.delete(&SERVICES, "default/a").await;
-    cluster.settle().await;
-    assert!(cluster.find(&SERVICES, "default/a").await.is_none());
+    settle(&cluster).await;
+    assert!(cluster.find_object(&SERVICES, "default/a").await.is_none());
     let mut event_messages = events(&cluster, "a").await;
     event_messages.sort();
     assert_eq!(
@@ -100,7 +100,7 @@ async fn a_service_that_becomes_another_type_loses_its_address() {
             service.entry("spec").set("type", "ClusterIP")
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(ingress(&cluster, "a").await, "");
     assert!(!has_finalizer(&cluster, "a").await);
     create(&cluster, "b", "").await;
@@ -110,29 +110,27 @@ async fn a_service_that_becomes_another_type_loses_its_address() {
             service.entry("spec").set("type", "LoadBalancer")
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(ingress(&cluster, "a").await, "192.0.2.2/VIP");
 }
 
 #[tokio::test(start_paused = true)]
 async fn addresses_survive_a_restart_of_the_controller() {
-    let mut cluster = start("192.0.2.0/24").await;
+    let cluster = start("192.0.2.0/24").await;
     create(&cluster, "a", "").await;
     create(&cluster, "b", "").await;
-    cluster.start(&[], |_| {}).await;
+    cluster.restart_with(Builder::server_only).await;
     cluster.delete(&SERVICES, "default/a").await;
     create(&cluster, "c", "").await;
     assert!(
-        cluster.find(&SERVICES, "default/a").await.is_some(),
+        cluster.find_object(&SERVICES, "default/a").await.is_some(),
         "the finalizer keeps it"
     );
     cluster
-        .start(&CONTROLLER, |options| {
-            options.load_balancer_ranges = ranges(&["192.0.2.0/24"])
-        })
+        .restart_with(|builder| builder.controllers(CONTROLLER))
         .await;
-    cluster.settle().await;
-    assert!(cluster.find(&SERVICES, "default/a").await.is_none());
+    settle(&cluster).await;
+    assert!(cluster.find_object(&SERVICES, "default/a").await.is_none());
     assert_eq!(ingress(&cluster, "b").await, "192.0.2.2/VIP");
     assert!(["192.0.2.1/VIP", "192.0.2.3/VIP"].contains(&ingress(&cluster, "c").await.as_str()));
 }
@@ -151,7 +149,7 @@ async fn a_service_waits_for_an_address_while_all_are_taken() {
         events(&cluster, "c").await
     );
     cluster.delete(&SERVICES, "default/b").await;
-    cluster.pass(Duration::from_secs(10)).await;
+    cluster.advance(Duration::from_secs(10)).await;
     assert_eq!(ingress(&cluster, "c").await, "192.0.2.2/VIP");
 }
 
@@ -174,13 +172,13 @@ async fn a_requested_address_is_given_and_changed() {
             service.entry("spec").set("loadBalancerIP", "192.0.2.78")
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(ingress(&cluster, "a").await, "192.0.2.78/VIP");
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_ranges_there_is_no_cloud() {
-    let cluster = Cluster::with(&CONTROLLER).await;
+    let cluster = cluster_of(&CONTROLLER).start().await;
     create(&cluster, "a", "").await;
     assert_eq!(ingress(&cluster, "a").await, "");
     assert!(!has_finalizer(&cluster, "a").await);

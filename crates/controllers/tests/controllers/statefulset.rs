@@ -6,9 +6,10 @@ use mizzen_sdk::Object;
 use mizzen_sdk::resource::{
     CONTROLLER_REVISIONS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS,
 };
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::{Value, json, time, value};
 
-use crate::cluster::{Cluster, read};
+use crate::{read, settle, start};
 
 /// A set `web` with more members of its spec.
 fn set(more: &str) -> String {
@@ -24,9 +25,9 @@ fn set(more: &str) -> String {
 }
 
 async fn begin(more: &str) -> Cluster {
-    let cluster = Cluster::with(&["statefulset-controller"]).await;
+    let cluster = start(&["statefulset-controller"]).await;
     cluster.create(&set(more)).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster
 }
 
@@ -44,7 +45,7 @@ async fn pods(cluster: &Cluster) -> String {
             format!("{name}:{image}")
         }
     };
-    let pods = cluster.list(&PODS, "default").await;
+    let pods = cluster.objects(&PODS, "default").await;
     pods.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
@@ -62,7 +63,7 @@ async fn mark(cluster: &Cluster, ordinal: i64, new: Value) {
             *status = new
         })
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn scale(cluster: &Cluster, replicas: i64) {
@@ -75,7 +76,7 @@ async fn change(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
             change(set.entry("spec"))
         })
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 fn new_image(spec: &mut Value, image: &str) {
@@ -84,7 +85,7 @@ fn new_image(spec: &mut Value, image: &str) {
 }
 
 async fn status(cluster: &Cluster) -> String {
-    let status = cluster.get(&STATEFUL_SETS, "default/web").await["status"].clone();
+    let status = cluster.object(&STATEFUL_SETS, "default/web").await["status"].clone();
     let fields = [
         "replicas",
         "readyReplicas",
@@ -118,7 +119,7 @@ async fn ordered_pods_are_created_in_order_and_deleted_in_reverse() {
 
 /// The messages of events with this reason, in order.
 async fn messages(cluster: &Cluster, reason: &str) -> Vec<String> {
-    let mut events = cluster.list(&EVENTS, "default").await;
+    let mut events = cluster.objects(&EVENTS, "default").await;
     events.retain(|event| event["reason"].str() == reason);
     events.sort_by_key(|event| event.version().parse::<u64>().unwrap_or_default());
     events
@@ -154,7 +155,7 @@ async fn an_update_goes_from_the_highest_pod_down_and_waits_for_each() {
     ready(&cluster, 0).await;
     ready(&cluster, 1).await;
     let before = cluster
-        .get(&STATEFUL_SETS, "default/web")
+        .object(&STATEFUL_SETS, "default/web")
         .await
         .at("status.currentRevision")
         .str()
@@ -168,7 +169,7 @@ async fn an_update_goes_from_the_highest_pod_down_and_waits_for_each() {
     assert_eq!(pods(&cluster).await, "0:2 1:2");
     ready(&cluster, 0).await;
     assert_eq!(status(&cluster).await, "2 2 2 2 2");
-    let after = cluster.get(&STATEFUL_SETS, "default/web").await["status"].clone();
+    let after = cluster.object(&STATEFUL_SETS, "default/web").await["status"].clone();
     assert_eq!(after["currentRevision"], after["updateRevision"]);
     assert_ne!(after["currentRevision"].str(), before);
 }
@@ -186,7 +187,7 @@ async fn below_the_partition_pods_stay_and_come_back_as_they_were() {
     ready(&cluster, 1).await;
     assert_eq!(pods(&cluster).await, "0:1 1:2");
     cluster.delete(&PODS, "default/web-0").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(pods(&cluster).await, "0:1 1:2");
 }
 
@@ -200,7 +201,7 @@ async fn on_delete_updates_a_pod_only_after_its_deletion() {
         ("0:1".into(), "1 1 1 1 0".into())
     );
     cluster.delete(&PODS, "default/web-0").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         (pods(&cluster).await, status(&cluster).await),
         ("0:2".into(), "1 0 0 0 1".into())
@@ -210,9 +211,9 @@ async fn on_delete_updates_a_pod_only_after_its_deletion() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_failed_comes_back() {
     let cluster = begin("{replicas: 1}").await;
-    let before = cluster.get(&PODS, "default/web-0").await;
+    let before = cluster.object(&PODS, "default/web-0").await;
     mark(&cluster, 0, value!({"phase": "Failed"})).await;
-    let after = cluster.get(&PODS, "default/web-0").await;
+    let after = cluster.object(&PODS, "default/web-0").await;
     assert_eq!(after.at("status.phase").str(), "Pending");
     assert_ne!(before.uid(), after.uid());
 }
@@ -221,12 +222,12 @@ async fn a_pod_that_failed_comes_back() {
 async fn the_next_pod_comes_once_the_last_was_ready_for_long_enough() {
     let cluster = begin("{replicas: 2, minReadySeconds: 60}").await;
     ready(&cluster, 0).await;
-    cluster.pass(Duration::from_secs(50)).await;
+    cluster.advance(Duration::from_secs(50)).await;
     assert_eq!(
         (pods(&cluster).await, status(&cluster).await),
         ("0:1".into(), "1 1 0 1 1".into())
     );
-    cluster.pass(Duration::from_secs(15)).await;
+    cluster.advance(Duration::from_secs(15)).await;
     assert_eq!(
         (pods(&cluster).await, status(&cluster).await),
         ("0:1 1:1".into(), "2 1 1 2 2".into())
@@ -248,7 +249,7 @@ async fn claims(cluster: &Cluster) -> String {
         format!("{}:{}", claim.name(), owners.join("+"))
     };
     cluster
-        .list(&PERSISTENT_VOLUME_CLAIMS, "default")
+        .objects(&PERSISTENT_VOLUME_CLAIMS, "default")
         .await
         .iter()
         .map(word)
@@ -263,7 +264,7 @@ async fn each_pod_gets_its_claim_and_leaves_it_behind() {
     ))
     .await;
     assert_eq!(claims(&cluster).await, "data-web-0: data-web-1:");
-    let volume = cluster.get(&PODS, "default/web-1").await["spec"]["volumes"][0].clone();
+    let volume = cluster.object(&PODS, "default/web-1").await["spec"]["volumes"][0].clone();
     assert_eq!(
         volume.at("persistentVolumeClaim.claimName").str(),
         "data-web-1"
@@ -305,7 +306,7 @@ async fn the_retention_policy_deletes_claims_with_the_set_or_the_pod() {
         ..Default::default()
     };
     cluster
-        .api
+        .dynamic_client()
         .delete(&PODS, &"default/web-1".parse().unwrap(), &now)
         .await
         .unwrap();
@@ -326,7 +327,7 @@ async fn the_retention_policy_deletes_claims_with_the_set_or_the_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_of_the_right_name_and_labels_is_adopted() {
-    let cluster = Cluster::with(&["statefulset-controller"]).await;
+    let cluster = start(&["statefulset-controller"]).await;
     for (name, app) in [("web-0", "web"), ("web-1", "other"), ("db-0", "web")] {
         let pod =
             "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default, labels: {app: APP}},
@@ -338,21 +339,21 @@ async fn an_orphan_of_the_right_name_and_labels_is_adopted() {
     cluster
         .create(&set("{replicas: 1, updateStrategy: {type: OnDelete}}"))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let owned = |pod: &Object| {
         pod.controller()
             .map_or("", |owner| owner["kind"].str())
             .to_string()
     };
     let pods: Vec<String> = cluster
-        .list(&PODS, "default")
+        .objects(&PODS, "default")
         .await
         .iter()
         .map(owned)
         .collect();
     assert_eq!(pods, ["", "StatefulSet", ""]);
     ready(&cluster, 0).await;
-    let pod = cluster.get(&PODS, "default/web-0").await;
+    let pod = cluster.object(&PODS, "default/web-0").await;
     assert_eq!(
         pod.label("statefulset.kubernetes.io/pod-name"),
         Some("web-0")
@@ -365,7 +366,7 @@ async fn an_orphan_of_the_right_name_and_labels_is_adopted() {
 
 /// The revision numbers, by creation time.
 async fn revisions(cluster: &Cluster) -> Vec<i64> {
-    let mut revisions = cluster.list(&CONTROLLER_REVISIONS, "default").await;
+    let mut revisions = cluster.objects(&CONTROLLER_REVISIONS, "default").await;
     revisions.sort_by_key(|revision| revision["revision"].int());
     revisions
         .iter()
@@ -382,20 +383,20 @@ async fn revisions_are_kept_renumbered_and_truncated() {
     change(&cluster, |spec| new_image(spec, "i:1")).await;
     assert_eq!(revisions(&cluster).await, [2, 3]);
     change(&cluster, |spec| new_image(spec, "i:3")).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(revisions(&cluster).await, [3, 4]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_revision_is_created_again_at_the_next_sync() {
     let cluster = begin("{replicas: 0}").await;
-    let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0]
+    let name = cluster.objects(&CONTROLLER_REVISIONS, "default").await[0]
         .name()
         .to_string();
     cluster
         .delete(&CONTROLLER_REVISIONS, &format!("default/{name}"))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(revisions(&cluster).await, [0; 0]);
     change(&cluster, |spec| spec.set("minReadySeconds", 1)).await;
     assert_eq!(revisions(&cluster).await, [1]);
@@ -413,7 +414,7 @@ async fn a_set_in_deletion_still_counts_its_pods() {
     };
     cluster.change(&STATEFUL_SETS, "default/web", keep).await;
     cluster.change(&PODS, "default/web-0", keep).await;
-    let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0]
+    let name = cluster.objects(&CONTROLLER_REVISIONS, "default").await[0]
         .name()
         .to_string();
     // The set and its revision are deleted as by the garbage collector; finalizers keep them.
@@ -422,34 +423,36 @@ async fn a_set_in_deletion_still_counts_its_pods() {
         .delete(&CONTROLLER_REVISIONS, &format!("default/{name}"))
         .await;
     cluster.delete(&PODS, "default/web-0").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(status(&cluster).await, "1 1 1 0 0");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_collision_changes_the_revisions_hash() {
     let first = begin("{replicas: 0}").await;
-    let name = first.list(&CONTROLLER_REVISIONS, "default").await[0]
+    let name = first.objects(&CONTROLLER_REVISIONS, "default").await[0]
         .name()
         .to_string();
-    let cluster = Cluster::with(&["statefulset-controller"]).await;
+    let cluster = start(&["statefulset-controller"]).await;
     let taken = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: NAME, namespace: default}, revision: 1, data: {}}";
     cluster.create(&taken.replace("NAME", &name)).await;
     cluster.create(&set("{replicas: 0}")).await;
-    cluster.settle().await;
-    let status = cluster.get(&STATEFUL_SETS, "default/web").await["status"].clone();
+    settle(&cluster).await;
+    let status = cluster.object(&STATEFUL_SETS, "default/web").await["status"].clone();
     assert_eq!(status["collisionCount"].int(), 1);
     assert_ne!(status["updateRevision"].str(), name);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_controller_resumes() {
-    let mut cluster = begin("{replicas: 3}").await;
+    let cluster = begin("{replicas: 3}").await;
     ready(&cluster, 0).await;
-    cluster.start(&[], |_| {}).await;
+    cluster.restart_with(Builder::server_only).await;
     cluster.delete(&PODS, "default/web-0").await;
-    cluster.start(&["statefulset-controller"], |_| {}).await;
-    cluster.settle().await;
+    cluster
+        .restart_with(|builder| builder.controllers(&["statefulset-controller"]))
+        .await;
+    settle(&cluster).await;
     assert_eq!(pods(&cluster).await, "0:1 1:1");
     ready(&cluster, 0).await;
     ready(&cluster, 1).await;
@@ -474,13 +477,13 @@ async fn a_rejected_pod_causes_an_event_and_a_retry() {
     );
     let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: nobody}, value: 5}";
     cluster.create(class).await;
-    cluster.pass(Duration::from_secs(60)).await;
+    cluster.advance(Duration::from_secs(60)).await;
     assert_eq!(pods(&cluster).await, "0:1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_with_another_controller_is_left_alone_with_an_event() {
-    let cluster = Cluster::with(&["statefulset-controller"]).await;
+    let cluster = start(&["statefulset-controller"]).await;
     let claim =
         "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-web-0, namespace: default,
         ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: some-uid, controller: true}]},
@@ -490,7 +493,7 @@ async fn a_claim_with_another_controller_is_left_alone_with_an_event() {
     cluster
         .create(&set(&format!("{{replicas: 1, {CLAIMS}, {policy}}}")))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         (pods(&cluster).await, claims(&cluster).await),
         ("0:1".into(), "data-web-0:ConfigMap".into())

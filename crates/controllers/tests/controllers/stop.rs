@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use mizzen_controllers::Options;
+use mizzen_testing::Cluster;
 
-use super::cluster::Cluster;
+use crate::{cluster_of, settle};
 
 /// A cycle of references between a controller and an informer would leak both.
 #[test]
@@ -18,14 +19,15 @@ fn a_stopped_controller_leaks_nothing() {
             .unwrap();
         runtime.block_on(async {
             let held = held.clone();
-            let hold = |options: &mut Options| {
-                let clients = options.clients.clone();
+            let hold = move |options: &mut Options| {
+                let (clients, held) = (options.clients.clone(), held.clone());
                 options.clients = Arc::new(move |name| {
                     let _ = &held;
                     clients(name)
                 });
             };
-            Cluster::set_up(&[name], hold).await.settle().await;
+            let cluster = cluster_of(&[name]).tune_controllers(hold).start().await;
+            settle(&cluster).await;
         });
         drop(runtime);
         assert_eq!(Arc::strong_count(&held), 1, "{name}");

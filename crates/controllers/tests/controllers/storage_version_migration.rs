@@ -16,17 +16,19 @@ use mizzen_apiserver::{Body, InProcess, User};
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, STORAGE_VERSION_MIGRATIONS};
 use mizzen_sdk::watch::{ListWatch, WatchEvent};
 use mizzen_sdk::{Object, ResourceType};
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::value;
 use tower_service::Service;
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
+const CONTROLLER: [&str; 1] = ["storage-version-migrator-controller"];
 const FOOS: ResourceType = ResourceType::namespaced("example.com", "v1", "foos", "Foo");
 const FOO_DEFINITION: &str = "foos.example.com";
 const MIGRATION_DEFINITION: &str = "storageversionmigrations.storagemigration.k8s.io";
 
 async fn cluster() -> Cluster {
-    Cluster::with(&["storage-version-migrator-controller"]).await
+    start(&CONTROLLER).await
 }
 
 /// Enables the kind.
@@ -37,7 +39,7 @@ async fn serve_migrations(cluster: &Cluster) {
     let names = "{plural: storageversionmigrations, singular: storageversionmigration, kind: StorageVersionMigration, listKind: StorageVersionMigrationList}";
     let version = "{name: v1beta1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}";
     cluster.create(&format!("{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {metadata}, spec: {{group: storagemigration.k8s.io, scope: Cluster, names: {names}, versions: [{version}]}}}}")).await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 /// Three objects stored in v1, of a kind whose storage version is v2 now.
@@ -49,7 +51,7 @@ async fn outdated_foos(cluster: &Cluster) {
     let names = "{plural: foos, singular: foo, kind: Foo, listKind: FooList}";
     let versions = format!("[{}, {}]", version("v1", true), version("v2", false));
     cluster.create(&format!("{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: {FOO_DEFINITION}}}, spec: {{group: example.com, scope: Namespaced, names: {names}, versions: {versions}}}}}")).await;
-    cluster.settle().await;
+    settle(cluster).await;
     cluster
         .create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
         .await;
@@ -70,7 +72,7 @@ async fn outdated_foos(cluster: &Cluster) {
     cluster
         .change(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION, switch)
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn migrate(cluster: &Cluster, name: &str, group: &str, plural: &str) -> Object {
@@ -83,7 +85,7 @@ async fn migrate(cluster: &Cluster, name: &str, group: &str, plural: &str) -> Ob
 
 /// The conditions of an object: type, status, reason and message of each.
 async fn conditions(cluster: &Cluster, of: &ResourceType, name: &str, type_: &str) -> Vec<String> {
-    let object = cluster.get(of, name).await;
+    let object = cluster.object(of, name).await;
     let conditions = object["status"]["conditions"].list().iter();
     let show = |field: &str, condition: &mizzen_value::Value| condition[field].str().to_string();
     conditions
@@ -105,7 +107,7 @@ const SUCCEEDED: &str = "Succeeded|True|StorageVersionMigrationSucceeded|";
 
 /// How often each of the objects was written after `version`.
 async fn writes(cluster: &Cluster, version: &str) -> BTreeMap<String, usize> {
-    let source: ListWatch<Object> = ListWatch::at(cluster.api.client().clone(), FOOS.path(""));
+    let source: ListWatch<Object> = ListWatch::at(cluster.client(), FOOS.path(""));
     let mut stream = source.watch(version, 5).await.unwrap();
     let mut writes = BTreeMap::new();
     while let Some(event) = stream.next().await.unwrap() {
@@ -176,9 +178,9 @@ impl Service<Request<Sent>> for FaultyTransport {
 
 /// A cluster whose controller uses that transport.
 async fn cluster_with(fault: Option<Fault>) -> (Cluster, Arc<AtomicUsize>) {
-    let mut cluster = Cluster::with(&[]).await;
+    let cluster = start(&[]).await;
     let ours = cluster
-        .server
+        .server()
         .in_process(User::master("admin"), "kube-controller-manager");
     let way = FaultyTransport {
         ours,
@@ -187,11 +189,11 @@ async fn cluster_with(fault: Option<Fault>) -> (Cluster, Arc<AtomicUsize>) {
     };
     let n_asked = way.n_asked.clone();
     let clients = Arc::new(move |_: &str| Client::new(way.clone(), "default"));
-    cluster
-        .start(&["storage-version-migrator-controller"], |options| {
-            options.clients = clients
-        })
-        .await;
+    let through = |builder: Builder| {
+        let builder = builder.controllers(CONTROLLER);
+        builder.tune_controllers(move |options| options.clients = clients.clone())
+    };
+    cluster.restart_with(through).await;
     (cluster, n_asked)
 }
 
@@ -201,7 +203,7 @@ async fn migrate_in(fault: Fault, time: Duration) -> (Vec<String>, BTreeMap<Stri
     outdated_foos(&cluster).await;
     serve_migrations(&cluster).await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
-    cluster.pass(time).await;
+    cluster.advance(time).await;
     (
         migration_conditions(&cluster, "m").await,
         writes(&cluster, created.version()).await,
@@ -213,15 +215,15 @@ async fn every_object_is_written_again_exactly_once() {
     let cluster = cluster().await;
     outdated_foos(&cluster).await;
     serve_migrations(&cluster).await;
-    let before = cluster.list(&FOOS, "").await;
+    let before = cluster.objects(&FOOS, "").await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         migration_conditions(&cluster, "m").await,
         [COMPLETED, SUCCEEDED]
     );
 
-    let after = cluster.list(&FOOS, "").await;
+    let after = cluster.objects(&FOOS, "").await;
     assert_eq!(before.len(), 3);
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(before.uid(), after.uid());
@@ -230,7 +232,7 @@ async fn every_object_is_written_again_exactly_once() {
     assert_eq!(writes(&cluster, created.version()).await, once());
 
     let definition = cluster
-        .get(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION)
+        .object(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION)
         .await;
     assert_eq!(definition["status"]["storedVersions"], value!(["v2"]));
     assert_eq!(
@@ -249,17 +251,17 @@ async fn every_object_is_written_again_exactly_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_migration_is_not_repeated() {
-    let mut cluster = cluster().await;
+    let cluster = cluster().await;
     outdated_foos(&cluster).await;
     serve_migrations(&cluster).await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
-    cluster.settle().await;
-    let over = cluster.get(&STORAGE_VERSION_MIGRATIONS, "m").await;
+    settle(&cluster).await;
+    let over = cluster.object(&STORAGE_VERSION_MIGRATIONS, "m").await;
     cluster
-        .start(&["storage-version-migrator-controller"], |_| {})
+        .restart_with(|builder| builder.controllers(&CONTROLLER))
         .await;
-    cluster.pass(Duration::from_secs(120)).await;
-    assert_eq!(cluster.get(&STORAGE_VERSION_MIGRATIONS, "m").await, over);
+    cluster.advance(Duration::from_secs(120)).await;
+    assert_eq!(cluster.object(&STORAGE_VERSION_MIGRATIONS, "m").await, over);
     let touch = |migration: &mut Object| {
         migration
             .entry("metadata")
@@ -268,7 +270,7 @@ async fn a_finished_migration_is_not_repeated() {
     cluster
         .change(&STORAGE_VERSION_MIGRATIONS, "m", touch)
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         migration_conditions(&cluster, "m").await,
         [COMPLETED, SUCCEEDED]
@@ -278,23 +280,23 @@ async fn a_finished_migration_is_not_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_migration_waits_for_the_first_and_finds_nothing_to_do() {
-    let mut cluster = Cluster::with(&[]).await;
+    let cluster = start(&[]).await;
     outdated_foos(&cluster).await;
     serve_migrations(&cluster).await;
     let first = migrate(&cluster, "z", "example.com", "foos").await;
-    cluster.pass(Duration::from_secs(2)).await;
+    cluster.advance(Duration::from_secs(2)).await;
     migrate(&cluster, "a", "example.com", "foos").await;
     cluster
-        .start(&["storage-version-migrator-controller"], |_| {})
+        .restart_with(|builder| builder.controllers(&CONTROLLER))
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let mut noted = Vec::new();
     for name in ["z", "a"] {
         assert_eq!(
             migration_conditions(&cluster, name).await,
             [COMPLETED, SUCCEEDED]
         );
-        let migration = cluster.get(&STORAGE_VERSION_MIGRATIONS, name).await;
+        let migration = cluster.object(&STORAGE_VERSION_MIGRATIONS, name).await;
         noted.push(
             migration["status"]["resourceVersion"]
                 .str()
@@ -311,12 +313,12 @@ async fn an_unknown_resource_fails_after_a_minute() {
     let cluster = cluster().await;
     serve_migrations(&cluster).await;
     migrate(&cluster, "m", "example.com", "hats").await;
-    cluster.pass(Duration::from_secs(55)).await;
+    cluster.advance(Duration::from_secs(55)).await;
     assert_eq!(
         migration_conditions(&cluster, "m").await,
         ["Running|True|MigrationRunning|The migration is running"]
     );
-    cluster.pass(Duration::from_secs(60)).await;
+    cluster.advance(Duration::from_secs(60)).await;
     let failed = "Failed|True|StorageVersionMigrationFailed|resource does not exist in discovery";
     assert_eq!(
         migration_conditions(&cluster, "m").await,
@@ -329,7 +331,7 @@ async fn a_resource_that_is_served_later_is_migrated() {
     let cluster = cluster().await;
     serve_migrations(&cluster).await;
     migrate(&cluster, "m", "example.com", "foos").await;
-    cluster.pass(Duration::from_secs(20)).await;
+    cluster.advance(Duration::from_secs(20)).await;
     outdated_foos(&cluster).await;
     assert_eq!(
         migration_conditions(&cluster, "m").await,
@@ -342,7 +344,7 @@ async fn a_resource_that_cannot_be_written_fails_at_once() {
     let cluster = cluster().await;
     serve_migrations(&cluster).await;
     migrate(&cluster, "m", "", "componentstatuses").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     let failed = r#"Failed|True|StorageVersionMigrationFailed|resource "/v1, Resource=componentstatuses" does not support discovery operations: [update patch list]"#;
     assert_eq!(
         migration_conditions(&cluster, "m").await,
@@ -355,11 +357,11 @@ async fn built_in_resources_of_either_scope_are_migrated() {
     let cluster = cluster().await;
     serve_migrations(&cluster).await;
     let before = cluster
-        .get(&mizzen_sdk::resource::NAMESPACES, "default")
+        .object(&mizzen_sdk::resource::NAMESPACES, "default")
         .await;
     migrate(&cluster, "m", "", "namespaces").await;
     migrate(&cluster, "o", "", "configmaps").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         migration_conditions(&cluster, "m").await,
         [COMPLETED, SUCCEEDED]
@@ -371,7 +373,7 @@ async fn built_in_resources_of_either_scope_are_migrated() {
     // They are stored in their only version already, so nothing is written.
     assert_eq!(
         cluster
-            .get(&mizzen_sdk::resource::NAMESPACES, "default")
+            .object(&mizzen_sdk::resource::NAMESPACES, "default")
             .await,
         before
     );
@@ -383,14 +385,14 @@ async fn migrations_may_go_away_and_come_back() {
     outdated_foos(&cluster).await;
     serve_migrations(&cluster).await;
     migrate(&cluster, "waiting", "example.com", "hats").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster
         .delete(&CUSTOM_RESOURCE_DEFINITIONS, MIGRATION_DEFINITION)
         .await;
-    cluster.pass(Duration::from_secs(120)).await;
+    cluster.advance(Duration::from_secs(120)).await;
     serve_migrations(&cluster).await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(
         migration_conditions(&cluster, "m").await,
         [COMPLETED, SUCCEEDED]
@@ -403,18 +405,18 @@ async fn migrations_are_not_requested_while_the_kind_is_off() {
     let (cluster, n_asked) = cluster_with(None).await;
     let n_asked = || n_asked.load(Ordering::Relaxed);
     outdated_foos(&cluster).await;
-    cluster.pass(Duration::from_secs(120)).await;
+    cluster.advance(Duration::from_secs(120)).await;
     assert_eq!(n_asked(), 0);
     serve_migrations(&cluster).await;
     migrate(&cluster, "m", "example.com", "hats").await;
-    cluster.pass(Duration::from_secs(5)).await;
+    cluster.advance(Duration::from_secs(5)).await;
     assert_ne!(n_asked(), 0);
     cluster
         .delete(&CUSTOM_RESOURCE_DEFINITIONS, MIGRATION_DEFINITION)
         .await;
-    cluster.pass(Duration::from_secs(5)).await;
+    cluster.advance(Duration::from_secs(5)).await;
     let before = n_asked();
-    cluster.pass(Duration::from_secs(300)).await;
+    cluster.advance(Duration::from_secs(300)).await;
     assert_eq!(n_asked(), before);
 }
 

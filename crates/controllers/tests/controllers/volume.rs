@@ -7,9 +7,10 @@ use mizzen_sdk::resource::{
     EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES,
     VOLUME_ATTRIBUTES_CLASSES,
 };
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::value;
 
-use crate::cluster::Cluster;
+use crate::{settle, start};
 
 const CONTROLLERS: [&str; 3] = [
     "persistentvolume-binder-controller",
@@ -18,8 +19,7 @@ const CONTROLLERS: [&str; 3] = [
 ];
 
 async fn volume(cluster: &Cluster, name: &str, size: &str, more: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}}, spec: {{capacity: {{storage: {size}}}, \
              accessModes: [ReadWriteOnce], storageClassName: sc, {more}}}}}"
         ))
@@ -29,19 +29,18 @@ async fn volume(cluster: &Cluster, name: &str, size: &str, more: &str) {
 const NFS: &str = "persistentVolumeReclaimPolicy: Retain, nfs: {server: s, path: /x}";
 
 async fn claim(cluster: &Cluster, name: &str, more: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}, namespace: default}}, spec: \
              {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 3Gi}}}}, {more}}}}}"
         ))
         .await;
-    cluster.settle().await;
+    settle(cluster).await;
 }
 
 async fn phase(cluster: &Cluster, name: &str) -> String {
     let object = match name.split_once('/') {
-        Some(_) => cluster.get(&PERSISTENT_VOLUME_CLAIMS, name).await,
-        None => cluster.get(&PERSISTENT_VOLUMES, name).await,
+        Some(_) => cluster.object(&PERSISTENT_VOLUME_CLAIMS, name).await,
+        None => cluster.object(&PERSISTENT_VOLUMES, name).await,
     };
     object["status"]["phase"].str().to_string()
 }
@@ -52,7 +51,7 @@ async fn reasons(cluster: &Cluster, name: &str) -> Vec<String> {
         ..ListOptions::default()
     };
     let events = cluster
-        .api
+        .dynamic_client()
         .list(&EVENTS, "default", &options)
         .await
         .unwrap();
@@ -63,8 +62,7 @@ async fn reasons(cluster: &Cluster, name: &str) -> Vec<String> {
 }
 
 async fn class(cluster: &Cluster, provisioner: &str, mode: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: sc}}, provisioner: {provisioner}, \
              volumeBindingMode: {mode}}}"
         ))
@@ -73,14 +71,14 @@ async fn class(cluster: &Cluster, provisioner: &str, mode: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_bound_to_the_smallest_volume_and_releases_it() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     volume(&cluster, "big", "10Gi", NFS).await;
     volume(&cluster, "fit", "4Gi", NFS).await;
     volume(&cluster, "small", "2Gi", NFS).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(phase(&cluster, "fit").await, "Available");
     claim(&cluster, "c", "storageClassName: sc").await;
-    let bound = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    let bound = cluster.object(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     assert_eq!(
         (
             bound["spec"]["volumeName"].str(),
@@ -96,7 +94,7 @@ async fn a_claim_is_bound_to_the_smallest_volume_and_releases_it() {
     assert_eq!(phase(&cluster, "fit").await, "Bound");
 
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(phase(&cluster, "fit").await, "Released");
     // Another claim of the same name is another claim.
     claim(&cluster, "c", "storageClassName: sc, volumeName: fit").await;
@@ -106,24 +104,24 @@ async fn a_claim_is_bound_to_the_smallest_volume_and_releases_it() {
             drop(volume.entry("spec").remove("claimRef"))
         })
         .await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(phase(&cluster, "default/c").await, "Bound");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_waits_for_a_later_volume() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     assert_eq!(phase(&cluster, "default/c").await, "Pending");
     assert_eq!(reasons(&cluster, "c").await, ["ProvisioningFailed"]);
     volume(&cluster, "v", "5Gi", NFS).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(phase(&cluster, "default/c").await, "Bound");
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_claims_never_share_a_volume() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     for name in ["a", "b", "c", "d"] {
         let text = format!(
             "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}, namespace: default}}, spec: {{accessModes: [ReadWriteOnce], storageClassName: sc, resources: {{requests: {{storage: 1Gi}}}}}}}}"
@@ -131,8 +129,8 @@ async fn two_claims_never_share_a_volume() {
         cluster.create(&text).await;
         volume(&cluster, &format!("v{name}"), "5Gi", NFS).await;
     }
-    cluster.settle().await;
-    let claims = cluster.list(&PERSISTENT_VOLUME_CLAIMS, "default").await;
+    settle(&cluster).await;
+    let claims = cluster.objects(&PERSISTENT_VOLUME_CLAIMS, "default").await;
     let mut volumes: Vec<_> = claims
         .iter()
         .map(|claim| claim["spec"]["volumeName"].str())
@@ -143,7 +141,7 @@ async fn two_claims_never_share_a_volume() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pre_bound_volume_is_bound_to_no_other_claim() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     volume(
         &cluster,
         "v",
@@ -155,20 +153,23 @@ async fn a_pre_bound_volume_is_bound_to_no_other_claim() {
     claim(&cluster, "c", "storageClassName: sc").await;
     assert_eq!(phase(&cluster, "default/other").await, "Pending");
     assert_eq!(phase(&cluster, "default/c").await, "Bound");
-    let volume = cluster.get(&PERSISTENT_VOLUMES, "v").await;
+    let volume = cluster.object(&PERSISTENT_VOLUMES, "v").await;
     assert!(volume["metadata"]["annotations"].is_null());
     assert!(!volume["spec"]["claimRef"]["uid"].str().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_volume_is_deleted_is_lost() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUMES, "v").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(
-        cluster.get(&PERSISTENT_VOLUMES, "v").await.is_terminating(),
+        cluster
+            .object(&PERSISTENT_VOLUMES, "v")
+            .await
+            .is_terminating(),
         "a claim has it"
     );
     cluster
@@ -176,15 +177,15 @@ async fn a_claim_whose_volume_is_deleted_is_lost() {
             drop(volume.entry("metadata").remove("finalizers"))
         })
         .await;
-    cluster.settle().await;
-    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    settle(&cluster).await;
+    let claim = cluster.object(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     assert_eq!(claim["status"], value!({"phase": "Lost"}));
     assert_eq!(reasons(&cluster, "c").await, ["ClaimLost"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_waits_for_its_first_consumer() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     class(&cluster, "example.com/p", "WaitForFirstConsumer").await;
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
@@ -196,7 +197,7 @@ async fn a_claim_waits_for_its_first_consumer() {
         ("Pending", "Available")
     );
     pod(&cluster, "p", "").await;
-    cluster.pass(Duration::from_secs(16)).await;
+    cluster.advance(Duration::from_secs(16)).await;
     let mut event_messages = reasons(&cluster, "c").await;
     event_messages.sort();
     assert_eq!(
@@ -213,8 +214,8 @@ async fn a_claim_waits_for_its_first_consumer() {
     cluster
         .change(&PERSISTENT_VOLUME_CLAIMS, "default/c", name_it)
         .await;
-    cluster.settle().await;
-    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    settle(&cluster).await;
+    let claim = cluster.object(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     assert_eq!(
         claim.annotation("volume.kubernetes.io/storage-provisioner"),
         Some("example.com/p")
@@ -226,13 +227,13 @@ async fn a_claim_waits_for_its_first_consumer() {
         );
     };
     cluster.change(&PERSISTENT_VOLUMES, "v", bind).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(phase(&cluster, "default/c").await, "Bound");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_without_a_class_gets_the_default_one_later() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     claim(&cluster, "c", "volumeMode: Filesystem").await;
     assert_eq!(reasons(&cluster, "c").await, ["FailedBinding"]);
     class(&cluster, "example.com/p", "Immediate").await;
@@ -243,8 +244,8 @@ async fn a_claim_without_a_class_gets_the_default_one_later() {
             .set("storageclass.kubernetes.io/is-default-class", "true");
     };
     cluster.change(&STORAGE_CLASSES, "sc", say_so).await;
-    cluster.settle().await;
-    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    settle(&cluster).await;
+    let claim = cluster.object(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     assert_eq!(claim["spec"]["storageClassName"].str(), "sc");
     assert_eq!(
         claim.annotation("volume.kubernetes.io/storage-provisioner"),
@@ -254,7 +255,7 @@ async fn a_claim_without_a_class_gets_the_default_one_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_without_a_deleter_fails_and_a_deletable_one_is_deleted() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     volume(
         &cluster,
         "v",
@@ -264,8 +265,8 @@ async fn a_volume_without_a_deleter_fails_and_a_deletable_one_is_deleted() {
     .await;
     claim(&cluster, "c", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    cluster.settle().await;
-    let failed = cluster.get(&PERSISTENT_VOLUMES, "v").await;
+    settle(&cluster).await;
+    let failed = cluster.object(&PERSISTENT_VOLUMES, "v").await;
     let message =
         "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched";
     assert_eq!(
@@ -286,13 +287,18 @@ async fn a_volume_without_a_deleter_fails_and_a_deletable_one_is_deleted() {
     .await;
     claim(&cluster, "d", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/d").await;
-    cluster.settle().await;
-    assert!(cluster.find(&PERSISTENT_VOLUMES, "w").await.is_none());
+    settle(&cluster).await;
+    assert!(
+        cluster
+            .find_object(&PERSISTENT_VOLUMES, "w")
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_recycled_and_available_again() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     volume(
         &cluster,
         "v",
@@ -302,16 +308,16 @@ async fn a_volume_is_recycled_and_available_again() {
     .await;
     claim(&cluster, "c", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    cluster.settle().await;
-    let pod = cluster.get(&PODS, "default/recycler-for-v").await;
+    settle(&cluster).await;
+    let pod = cluster.object(&PODS, "default/recycler-for-v").await;
     assert_eq!(pod["spec"]["volumes"][0]["nfs"]["path"].str(), "/x");
     cluster
         .change_status(&PODS, "default/recycler-for-v", |status| {
             status.set("phase", "Succeeded")
         })
         .await;
-    cluster.settle().await;
-    let free = cluster.get(&PERSISTENT_VOLUMES, "v").await;
+    settle(&cluster).await;
+    let free = cluster.object(&PERSISTENT_VOLUMES, "v").await;
     assert_eq!(
         (
             free["status"]["phase"].str(),
@@ -322,7 +328,7 @@ async fn a_volume_is_recycled_and_available_again() {
     assert_eq!(reasons(&cluster, "v").await, ["VolumeRecycled"]);
     assert!(
         cluster
-            .find(&PODS, "default/recycler-for-v")
+            .find_object(&PODS, "default/recycler-for-v")
             .await
             .is_none()
     );
@@ -330,9 +336,8 @@ async fn a_volume_is_recycled_and_available_again() {
 
 #[tokio::test(start_paused = true)]
 async fn the_external_resizer_is_reported_once() {
-    let cluster = Cluster::with(&[CONTROLLERS[0], "persistentvolume-expander-controller"]).await;
-    cluster
-        .create("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: sc}, provisioner: p.example.com, allowVolumeExpansion: true}")
+    let cluster = start(&[CONTROLLERS[0], "persistentvolume-expander-controller"]).await;
+    cluster.create("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: sc}, provisioner: p.example.com, allowVolumeExpansion: true}")
         .await;
     volume(&cluster, "new", "3Gi", NFS).await;
     claim(&cluster, "a", "storageClassName: sc").await;
@@ -361,7 +366,7 @@ async fn the_external_resizer_is_reported_once() {
         cluster
             .change(&PERSISTENT_VOLUME_CLAIMS, &key, request)
             .await;
-        cluster.settle().await;
+        settle(&cluster).await;
         cluster
             .change(&PERSISTENT_VOLUME_CLAIMS, &key, |claim| {
                 claim
@@ -370,14 +375,14 @@ async fn the_external_resizer_is_reported_once() {
                     .set("changed", "again");
             })
             .await;
-        cluster.settle().await;
+        settle(&cluster).await;
     }
     let options = ListOptions {
         fields: "reason=ExternalExpanding".into(),
         ..ListOptions::default()
     };
     let events = cluster
-        .api
+        .dynamic_client()
         .list(&EVENTS, "default", &options)
         .await
         .unwrap();
@@ -394,7 +399,7 @@ async fn the_external_resizer_is_reported_once() {
         ("waiting for an external controller to expand this PVC", 1),
     ];
     assert_eq!(said, expected);
-    let old = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/b").await;
+    let old = cluster.object(&PERSISTENT_VOLUME_CLAIMS, "default/b").await;
     assert_eq!(
         old.annotation("volume.kubernetes.io/storage-resizer"),
         Some("pd.csi.storage.gke.io")
@@ -402,8 +407,7 @@ async fn the_external_resizer_is_reported_once() {
 }
 
 async fn pod(cluster: &Cluster, name: &str, node: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, spec: {{nodeName: \"{node}\", \
              containers: [{{name: c, image: i}}], volumes: [{{name: v, persistentVolumeClaim: {{claimName: c}}}}]}}}}"
         ))
@@ -412,16 +416,16 @@ async fn pod(cluster: &Cluster, name: &str, node: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
-    let cluster = Cluster::with(&CONTROLLERS).await;
+    let cluster = start(&CONTROLLERS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     pod(&cluster, "scheduled", "n").await;
     pod(&cluster, "waiting", "").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    cluster.pass(Duration::from_secs(60)).await;
+    cluster.advance(Duration::from_secs(60)).await;
     assert!(
         cluster
-            .get(&PERSISTENT_VOLUME_CLAIMS, "default/c")
+            .object(&PERSISTENT_VOLUME_CLAIMS, "default/c")
             .await
             .is_terminating()
     );
@@ -430,14 +434,14 @@ async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
         ..Default::default()
     };
     cluster
-        .api
+        .dynamic_client()
         .delete(&PODS, &"default/scheduled".parse().unwrap(), &options)
         .await
         .unwrap();
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(
         cluster
-            .find(&PERSISTENT_VOLUME_CLAIMS, "default/c")
+            .find_object(&PERSISTENT_VOLUME_CLAIMS, "default/c")
             .await
             .is_none()
     );
@@ -445,14 +449,14 @@ async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_attributes_class_stays_while_it_is_used() {
-    let cluster = Cluster::with(&["volumeattributesclass-protection-controller"]).await;
+    let cluster = start(&["volumeattributesclass-protection-controller"]).await;
     cluster.create("{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: gold}, driverName: example.com, parameters: {a: b}}").await;
     claim(&cluster, "c", "volumeAttributesClassName: gold").await;
     cluster.delete(&VOLUME_ATTRIBUTES_CLASSES, "gold").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(
         cluster
-            .get(&VOLUME_ATTRIBUTES_CLASSES, "gold")
+            .object(&VOLUME_ATTRIBUTES_CLASSES, "gold")
             .await
             .is_terminating()
     );
@@ -461,10 +465,10 @@ async fn a_volume_attributes_class_stays_while_it_is_used() {
         .change(&PERSISTENT_VOLUME_CLAIMS, "default/c", strip)
         .await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert!(
         cluster
-            .find(&VOLUME_ATTRIBUTES_CLASSES, "gold")
+            .find_object(&VOLUME_ATTRIBUTES_CLASSES, "gold")
             .await
             .is_none()
     );
@@ -472,7 +476,7 @@ async fn a_volume_attributes_class_stays_while_it_is_used() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_gets_the_claim_of_its_ephemeral_volume() {
-    let cluster = Cluster::with(&["ephemeral-volume-controller"]).await;
+    let cluster = start(&["ephemeral-volume-controller"]).await;
     let template = "{metadata: {labels: {l: x}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
     let with_volume = |name: &str| {
         format!(
@@ -481,14 +485,16 @@ async fn a_pod_gets_the_claim_of_its_ephemeral_volume() {
         )
     };
     let pod = cluster.create(&with_volume("p")).await;
-    cluster.settle().await;
-    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/p-v").await;
+    settle(&cluster).await;
+    let claim = cluster
+        .object(&PERSISTENT_VOLUME_CLAIMS, "default/p-v")
+        .await;
     assert!(claim.is_controlled_by(pod.uid()));
     assert_eq!(claim.label("l"), Some("x"));
     // A claim of that name with another owner is left alone.
     claim_without_owner(&cluster, "q-v").await;
     cluster.create(&with_volume("q")).await;
-    cluster.settle().await;
+    settle(&cluster).await;
     assert_eq!(reasons(&cluster, "q").await, ["FailedBinding"]);
 }
 
@@ -498,19 +504,23 @@ async fn claim_without_owner(cluster: &Cluster, name: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn changes_while_the_controller_was_down_are_handled() {
-    let mut cluster = Cluster::with(&[]).await;
+    let cluster = start(&[]).await;
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
-    cluster.start(&CONTROLLERS, |_| {}).await;
-    cluster.settle().await;
+    cluster
+        .restart_with(|builder| builder.controllers(&CONTROLLERS))
+        .await;
+    settle(&cluster).await;
     assert_eq!(phase(&cluster, "default/c").await, "Bound");
-    cluster.start(&[], |_| {}).await;
+    cluster.restart_with(Builder::server_only).await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    cluster.start(&CONTROLLERS, |_| {}).await;
-    cluster.settle().await;
+    cluster
+        .restart_with(|builder| builder.controllers(&CONTROLLERS))
+        .await;
+    settle(&cluster).await;
     assert!(
         cluster
-            .find(&PERSISTENT_VOLUME_CLAIMS, "default/c")
+            .find_object(&PERSISTENT_VOLUME_CLAIMS, "default/c")
             .await
             .is_none()
     );
