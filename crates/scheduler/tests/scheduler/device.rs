@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
+use mizzen_testing::Cluster;
 
-use crate::cluster::Cluster;
+use crate::fixtures::{configured, create_node, create_pod, place, refusal, settle, start};
 
 /// A pod spec that uses the claim `c`.
 pub(crate) const POD: &str = "{spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]}}";
 
 pub(crate) async fn slice(cluster: &Cluster, node: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: s-{node}}}, spec: {{driver: gpu.example.com, nodeName: {node},
                pool: {{name: {node}, generation: 1, resourceSliceCount: 1}},
                devices: [{{name: d0, attributes: {{model: {{string: small}}}}, capacity: {{memory: {{value: 8Gi}}}}}},
@@ -21,14 +21,12 @@ pub(crate) async fn slice(cluster: &Cluster, node: &str) {
 }
 
 pub(crate) async fn class(cluster: &Cluster) {
-    cluster
-        .create("{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {selectors: [{cel: {expression: 'device.driver == \"gpu.example.com\"'}}]}}")
+    cluster.create("{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {selectors: [{cel: {expression: 'device.driver == \"gpu.example.com\"'}}]}}")
         .await;
 }
 
 pub(crate) async fn claim(cluster: &Cluster, name: &str, expression: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: {name}, namespace: default}}, spec: {{devices: {{requests:
                [{{name: r, exactly: {{deviceClassName: gpu, selectors: [{{cel: {{expression: '{expression}'}}}}]}}}}]}}}}}}"
         ))
@@ -37,9 +35,9 @@ pub(crate) async fn claim(cluster: &Cluster, name: &str, expression: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn claim_gets_a_matching_device() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
-    cluster.node("n2", "{}").await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
+    create_node(&cluster, "n2", "{}").await;
     class(&cluster).await;
     slice(&cluster, "n2").await;
     claim(
@@ -48,9 +46,9 @@ async fn claim_gets_a_matching_device() {
         "device.capacity[\"gpu.example.com\"].memory.compareTo(quantity(\"16Gi\")) > 0",
     )
     .await;
-    cluster.pod("p", POD).await;
-    assert_eq!(cluster.place("p").await, "n2");
-    let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
+    create_pod(&cluster, "p", POD).await;
+    assert_eq!(place(&cluster, "p").await, "n2");
+    let claim = cluster.object(&RESOURCE_CLAIMS, "default/c").await;
     let result = &claim["status"]["allocation"]["devices"]["results"][0];
     assert_eq!(
         (
@@ -67,8 +65,8 @@ async fn claim_gets_a_matching_device() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_selector_rejects_all_nodes() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
     class(&cluster).await;
     slice(&cluster, "n1").await;
     claim(
@@ -77,8 +75,8 @@ async fn failing_selector_rejects_all_nodes() {
         "device.attributes[\"gpu.example.com\"].colour == \"red\"",
     )
     .await;
-    cluster.pod("p", POD).await;
-    let (reason, message) = cluster.refusal("p").await;
+    create_pod(&cluster, "p", POD).await;
+    let (reason, message) = refusal(&cluster, "p").await;
     assert_eq!(reason, "SchedulerError");
     let expected = "running \"DynamicResources\" filter plugin: claim default/c: selector #0: CEL runtime error: no such \
                     key: colour";
@@ -87,11 +85,10 @@ async fn failing_selector_rejects_all_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn missing_attribute_domain_is_empty_and_versions_compare() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
     class(&cluster).await;
-    cluster
-        .create("{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: gpu.example.com, nodeName: n1,
+    cluster.create("{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: gpu.example.com, nodeName: n1,
                    pool: {name: n1, generation: 1, resourceSliceCount: 1},
                    devices: [{name: d0}, {name: d1, attributes: {firmware: {version: 2.1.0}}}]}}")
         .await;
@@ -101,9 +98,9 @@ async fn missing_attribute_domain_is_empty_and_versions_compare() {
          has({domain}.firmware) && {domain}.firmware.isGreaterThan(semver(\"2.0.0\"))"
     );
     claim(&cluster, "c", &expression).await;
-    cluster.pod("p", POD).await;
-    assert_eq!(cluster.place("p").await, "n1");
-    let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
+    create_pod(&cluster, "p", POD).await;
+    assert_eq!(place(&cluster, "p").await, "n1");
+    let claim = cluster.object(&RESOURCE_CLAIMS, "default/c").await;
     assert_eq!(
         claim["status"]["allocation"]["devices"]["results"][0]["device"].str(),
         "d1"
@@ -112,8 +109,8 @@ async fn missing_attribute_domain_is_empty_and_versions_compare() {
 
 #[tokio::test(start_paused = true)]
 async fn device_is_allocated_once() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
     class(&cluster).await;
     slice(&cluster, "n1").await;
     for name in ["c", "d"] {
@@ -124,23 +121,23 @@ async fn device_is_allocated_once() {
         )
         .await;
     }
-    cluster.pod("p", POD).await;
-    assert_eq!(cluster.place("p").await, "n1");
-    cluster
-        .pod(
-            "q",
-            &POD.replace("resourceClaimName: c", "resourceClaimName: d"),
-        )
-        .await;
-    let (_, message) = cluster.refusal("q").await;
+    create_pod(&cluster, "p", POD).await;
+    assert_eq!(place(&cluster, "p").await, "n1");
+    create_pod(
+        &cluster,
+        "q",
+        &POD.replace("resourceClaimName: c", "resourceClaimName: d"),
+    )
+    .await;
+    let (_, message) = refusal(&cluster, "q").await;
     let expected = "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: 0/1 nodes are \
                     available: 1 Preemption is not helpful for scheduling.";
     assert_eq!(message, expected);
     // Another pod may share the allocated claim.
-    cluster.pod("r", POD).await;
-    assert_eq!(cluster.place("r").await, "n1");
+    create_pod(&cluster, "r", POD).await;
+    assert_eq!(place(&cluster, "r").await, "n1");
     assert_eq!(
-        cluster.get(&RESOURCE_CLAIMS, "default/c").await["status"]["reservedFor"]
+        cluster.object(&RESOURCE_CLAIMS, "default/c").await["status"]["reservedFor"]
             .list()
             .len(),
         2
@@ -149,49 +146,47 @@ async fn device_is_allocated_once() {
 
 #[tokio::test(start_paused = true)]
 async fn pod_waits_for_its_claim() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
     class(&cluster).await;
     slice(&cluster, "n1").await;
-    cluster.pod("p", POD).await;
-    assert_eq!(cluster.place("p").await, "");
+    create_pod(&cluster, "p", POD).await;
+    assert_eq!(place(&cluster, "p").await, "");
     // PreEnqueue rejects the pod.
-    assert!(cluster.get(&PODS, "default/p").await["status"]["conditions"].is_null());
+    assert!(cluster.object(&PODS, "default/p").await["status"]["conditions"].is_null());
     claim(&cluster, "c", "true").await;
-    assert_eq!(cluster.place("p").await, "n1");
+    assert_eq!(place(&cluster, "p").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn unschedulable_pod_releases_its_claim() {
-    let cluster = Cluster::configured(
+    let cluster = configured(
         "podInitialBackoffSeconds: 300\npodMaxBackoffSeconds: 300\nprofiles:\n- pluginConfig:\n  - {name: VolumeBinding, args: {bindTimeoutSeconds: 30}}\n",
     )
     .await;
-    cluster.node("n1", "{}").await;
+    create_node(&cluster, "n1", "{}").await;
     class(&cluster).await;
     slice(&cluster, "n1").await;
     claim(&cluster, "c", "true").await;
-    cluster
-        .create("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: slow}, provisioner: example.com/x, volumeBindingMode: WaitForFirstConsumer}")
+    cluster.create("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: slow}, provisioner: example.com/x, volumeBindingMode: WaitForFirstConsumer}")
         .await;
-    cluster
-        .create("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: v, namespace: default}, spec: {accessModes: [ReadWriteOnce], storageClassName: slow, resources: {requests: {storage: 1Gi}}}}")
+    cluster.create("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: v, namespace: default}, spec: {accessModes: [ReadWriteOnce], storageClassName: slow, resources: {requests: {storage: 1Gi}}}}")
         .await;
     let with_volume = POD.replace(
         "{spec: {",
         "{spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: v}}], ",
     );
-    cluster.pod("p", &with_volume).await;
-    cluster.settle().await;
-    cluster.pod("q", POD).await;
-    assert_eq!(cluster.place("q").await, "n1");
+    create_pod(&cluster, "p", &with_volume).await;
+    settle(&cluster).await;
+    create_pod(&cluster, "q", POD).await;
+    assert_eq!(place(&cluster, "q").await, "n1");
     assert_eq!(users(&cluster).await, ["p", "q"]);
-    cluster.pass(Duration::from_secs(31)).await;
-    let (_, message) = cluster.refusal("p").await;
+    cluster.advance(Duration::from_secs(31)).await;
+    let (_, message) = refusal(&cluster, "p").await;
     assert!(message.ends_with("context deadline exceeded"), "{message}");
     assert_eq!(users(&cluster).await, ["q"]);
     // The allocation remains.
-    let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
+    let claim = cluster.object(&RESOURCE_CLAIMS, "default/c").await;
     assert_eq!(
         claim["status"]["allocation"]["devices"]["results"]
             .list()
@@ -202,7 +197,7 @@ async fn unschedulable_pod_releases_its_claim() {
 
 /// The pods in `reservedFor` of the claim `c`.
 async fn users(cluster: &Cluster) -> Vec<String> {
-    let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
+    let claim = cluster.object(&RESOURCE_CLAIMS, "default/c").await;
     claim["status"]["reservedFor"]
         .list()
         .iter()

@@ -1,16 +1,17 @@
 //! Fields of ResourceClaims and ResourceSlices.
 
 use mizzen_sdk::resource::RESOURCE_CLAIMS;
+use mizzen_testing::Cluster;
 use mizzen_value::Value;
 
-use crate::cluster::Cluster;
 use crate::device::{POD, class};
+use crate::fixtures::{create_node, create_pod, place, refusal, start};
 
 /// A cluster with the nodes `n1` and `n2` and the class `gpu`.
 async fn cluster() -> Cluster {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
-    cluster.node("n2", "{}").await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
+    create_node(&cluster, "n2", "{}").await;
     class(&cluster).await;
     cluster
 }
@@ -30,8 +31,7 @@ async fn devices(cluster: &Cluster, node: &str, devices: &str) {
 async fn slice(cluster: &Cluster, node: &str, spec: &str, n_slices: usize) {
     let name = format!("s-{node}-{}", spec.len());
     let pool = format!("{{name: {node}, generation: 1, resourceSliceCount: {n_slices}}}");
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: {name}}}, spec: {{driver: gpu.example.com, pool: {pool}, {spec}}}}}"
         ))
         .await;
@@ -39,25 +39,24 @@ async fn slice(cluster: &Cluster, node: &str, spec: &str, n_slices: usize) {
 
 /// Creates a claim and a pod of the same name that uses it.
 async fn claim(cluster: &Cluster, name: &str, devices: &str) {
-    cluster
-        .create(&format!(
+    cluster.create(&format!(
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: {name}, namespace: default}}, spec: {{devices: {{{devices}}}}}}}"
         ))
         .await;
-    cluster
-        .pod(
-            name,
-            &POD.replace(
-                "resourceClaimName: c",
-                &format!("resourceClaimName: {name}"),
-            ),
-        )
-        .await;
+    create_pod(
+        cluster,
+        name,
+        &POD.replace(
+            "resourceClaimName: c",
+            &format!("resourceClaimName: {name}"),
+        ),
+    )
+    .await;
 }
 
 async fn allocation(cluster: &Cluster, claim: &str) -> Value {
     cluster
-        .get(&RESOURCE_CLAIMS, &format!("default/{claim}"))
+        .object(&RESOURCE_CLAIMS, &format!("default/{claim}"))
         .await["status"]["allocation"]
         .clone()
 }
@@ -95,7 +94,7 @@ async fn match_attribute_constraint_backtracks() {
         &format!("requests: [{{name: r, {ONE}}}, {{name: s, {ONE}}}], {constraint}"),
     )
     .await;
-    assert_eq!(cluster.place("c").await, "n1");
+    assert_eq!(place(&cluster, "c").await, "n1");
     assert_eq!(got(&cluster, "c").await, ["r=d1", "s=d2"]);
     claim(
         &cluster,
@@ -103,7 +102,7 @@ async fn match_attribute_constraint_backtracks() {
         &format!("requests: [{{name: r, {ONE}}}, {{name: s, {ONE}}}], {constraint}"),
     )
     .await;
-    assert!(cluster.refusal("d").await.1.starts_with(NOT_HERE));
+    assert!(refusal(&cluster, "d").await.1.starts_with(NOT_HERE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +119,7 @@ async fn distinct_attribute_constraint_holds() {
     let constraint = "constraints: [{distinctAttribute: gpu.example.com/slot}]";
     let two = "requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]";
     claim(&cluster, "c", &format!("{two}, {constraint}")).await;
-    assert_eq!(cluster.place("c").await, "n2");
+    assert_eq!(place(&cluster, "c").await, "n2");
     assert_eq!(got(&cluster, "c").await, ["r=d0", "r=d2"]);
 }
 
@@ -148,11 +147,11 @@ async fn first_available_request_scores_nodes() {
         wish("small")
     );
     claim(&cluster, "c", &wishes).await;
-    assert_eq!(cluster.place("c").await, "n2");
+    assert_eq!(place(&cluster, "c").await, "n2");
     assert_eq!(got(&cluster, "c").await, ["r/large=large"]);
     for name in ["d", "e"] {
         claim(&cluster, name, &wishes).await;
-        assert_ne!(cluster.place(name).await, "");
+        assert_ne!(place(&cluster, name).await, "");
         assert_eq!(got(&cluster, name).await, ["r/small=small"]);
     }
 }
@@ -187,10 +186,10 @@ async fn partitionable_devices_share_counters() {
     .await;
     let two = "requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]";
     claim(&cluster, "c", two).await;
-    assert_eq!(cluster.place("c").await, "n1");
+    assert_eq!(place(&cluster, "c").await, "n1");
     assert_eq!(got(&cluster, "c").await, ["r=a", "r=b"]);
     claim(&cluster, "d", &format!("requests: [{{name: r, {ONE}}}]")).await;
-    assert!(cluster.refusal("d").await.1.starts_with(NOT_HERE));
+    assert!(refusal(&cluster, "d").await.1.starts_with(NOT_HERE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,13 +209,13 @@ async fn claims_share_a_device_up_to_its_capacity() {
         )
     };
     claim(&cluster, "c", &wish("1536Mi")).await;
-    assert_eq!(cluster.place("c").await, "n1");
+    assert_eq!(place(&cluster, "c").await, "n1");
     let first = allocation(&cluster, "c").await["devices"]["results"][0].clone();
     assert_eq!(first["consumedCapacity"]["memory"].str(), "2Gi");
     claim(&cluster, "d", &wish("3Gi")).await;
-    assert!(cluster.refusal("d").await.1.starts_with(NOT_HERE));
+    assert!(refusal(&cluster, "d").await.1.starts_with(NOT_HERE));
     claim(&cluster, "e", &format!("requests: [{{name: r, {ONE}}}]")).await;
-    assert_eq!(cluster.place("e").await, "n1");
+    assert_eq!(place(&cluster, "e").await, "n1");
     let second = allocation(&cluster, "e").await["devices"]["results"][0].clone();
     assert_eq!(second["consumedCapacity"]["memory"].str(), "1Gi");
     assert_ne!(first["shareID"], second["shareID"]);
@@ -232,7 +231,7 @@ async fn device_taint_needs_a_toleration() {
     )
     .await;
     claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
-    assert!(cluster.refusal("c").await.1.starts_with(NOT_HERE));
+    assert!(refusal(&cluster, "c").await.1.starts_with(NOT_HERE));
     let tolerant =
         "exactly: {deviceClassName: gpu, tolerations: [{key: broken, operator: Exists}]}";
     claim(
@@ -241,7 +240,7 @@ async fn device_taint_needs_a_toleration() {
         &format!("requests: [{{name: r, {tolerant}}}]"),
     )
     .await;
-    assert_eq!(cluster.place("d").await, "n1");
+    assert_eq!(place(&cluster, "d").await, "n1");
     let result = allocation(&cluster, "d").await["devices"]["results"][0].clone();
     assert_eq!(result["tolerations"][0]["key"].str(), "broken");
 }
@@ -250,33 +249,20 @@ async fn device_taint_needs_a_toleration() {
 async fn admin_access_ignores_allocations() {
     let cluster = cluster().await;
     let label = "resource.kubernetes.io/admin-access: 'true'";
-    let default: mizzen_sdk::Key = "default".parse().unwrap();
-    let change =
-        mizzen_value::yaml::read(format!("{{metadata: {{labels: {{{label}}}}}}}").as_bytes())
-            .unwrap();
-    let how = mizzen_sdk::dynamic::PatchType::Merge;
-    cluster
-        .api
-        .patch(
-            &mizzen_sdk::resource::NAMESPACES,
-            &default,
-            "",
-            how,
-            &change.value,
-        )
-        .await
-        .unwrap();
+    let change = format!("{{metadata: {{labels: {{{label}}}}}}}");
+    let namespaces = &mizzen_sdk::resource::NAMESPACES;
+    cluster.patch(namespaces, "default", "", &change).await;
     devices(&cluster, "n1", "{name: d0}").await;
     claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
-    assert_eq!(cluster.place("c").await, "n1");
+    assert_eq!(place(&cluster, "c").await, "n1");
     let all = "exactly: {deviceClassName: gpu, allocationMode: All, adminAccess: true}";
     claim(&cluster, "d", &format!("requests: [{{name: r, {all}}}]")).await;
-    assert_eq!(cluster.place("d").await, "n1");
+    assert_eq!(place(&cluster, "d").await, "n1");
     assert!(allocation(&cluster, "d").await["devices"]["results"][0]["adminAccess"].bool());
     // The device stays available to other claims.
     let others = "exactly: {deviceClassName: gpu, allocationMode: All}";
     claim(&cluster, "e", &format!("requests: [{{name: r, {others}}}]")).await;
-    assert!(cluster.refusal("e").await.1.starts_with(NOT_HERE));
+    assert!(refusal(&cluster, "e").await.1.starts_with(NOT_HERE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,14 +270,14 @@ async fn incomplete_pool_is_not_allocated() {
     let cluster = cluster().await;
     slice(&cluster, "n1", "nodeName: n1, devices: [{name: d0}]", 2).await;
     claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
-    assert!(cluster.refusal("c").await.1.starts_with(NOT_HERE));
+    assert!(refusal(&cluster, "c").await.1.starts_with(NOT_HERE));
     let all = "exactly: {deviceClassName: gpu, allocationMode: All}";
     claim(&cluster, "d", &format!("requests: [{{name: r, {all}}}]")).await;
     let why = "claim default/d, request r: asks for all devices, but resource pool gpu.example.com/n1 is currently being updated";
-    let said = cluster.refusal("d").await.1;
+    let said = refusal(&cluster, "d").await.1;
     assert!(said.contains(why), "{said}");
     slice(&cluster, "n1", "nodeName: n1, devices: [{name: other}]", 2).await;
-    assert_eq!(cluster.place("c").await, "n1");
+    assert_eq!(place(&cluster, "c").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,8 +287,7 @@ async fn driver_config_of_class_and_claim_is_copied() {
     let opaque = |text: &str| {
         format!("{{opaque: {{driver: gpu.example.com, parameters: {{say: {text}}}}}}}")
     };
-    cluster
-        .create(&format!("{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: loud}}, spec: {{config: [{}]}}}}", opaque("class")))
+    cluster.create(&format!("{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: loud}}, spec: {{config: [{}]}}}}", opaque("class")))
         .await;
     let request = |name: &str| format!("{{name: {name}, exactly: {{deviceClassName: loud}}}}");
     let own = opaque("claim").replace("{opaque", "{requests: [s], opaque");
@@ -316,7 +301,7 @@ async fn driver_config_of_class_and_claim_is_copied() {
         ),
     )
     .await;
-    assert_eq!(cluster.place("c").await, "n1");
+    assert_eq!(place(&cluster, "c").await, "n1");
     let allocation = allocation(&cluster, "c").await;
     let show = |config: &Value| {
         let requests: Vec<&str> = config["requests"].list().iter().map(Value::str).collect();

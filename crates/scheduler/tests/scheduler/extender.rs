@@ -4,14 +4,14 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_scheduler::Configuration;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, json, value};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-use crate::cluster::Cluster;
 use crate::device;
+use crate::fixtures::{create_node, create_pod, parse, pod_of, start_scheduler, start_server};
 
 /// Maps a path and a body to the body of a response.
 pub(crate) type Answer = fn(&str, &Value) -> (u16, Value);
@@ -93,22 +93,22 @@ pub(crate) async fn serve(
 
 async fn cluster(extender: &Extender, more: &str) -> Cluster {
     let configuration = format!(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n- urlPrefix: http://127.0.0.1:{}/x\n  {more}\n",
+        "extenders:\n- urlPrefix: http://127.0.0.1:{}/x\n  {more}\n",
         extender.port
     );
-    let configuration = Arc::new(Configuration::parse(configuration.as_bytes()).unwrap());
-    Cluster::try_with(&["n1", "n2"], |options| {
-        options.configuration = configuration
-    })
-    .await
-    .unwrap()
+    let cluster = start_server().await;
+    for name in ["n1", "n2"] {
+        create_node(&cluster, name, "{}").await;
+    }
+    start_scheduler(&cluster, parse(&configuration)).await;
+    cluster
 }
 
 /// Polls a pod until `done`.
 pub(crate) async fn wait(cluster: &Cluster, pod: &str, done: impl Fn(&Value) -> bool) -> Value {
     let look = async {
         loop {
-            let pod = cluster.get(&PODS, &format!("default/{pod}")).await;
+            let pod = cluster.object(&PODS, &format!("default/{pod}")).await;
             if done(&pod) {
                 return pod.0;
             }
@@ -148,7 +148,7 @@ async fn extender_filters_nodes_with_reasons() {
     })
     .await;
     let cluster = cluster(&extender, "filterVerb: filter\n  nodeCacheCapable: true").await;
-    cluster.pod("p", "{}").await;
+    create_pod(&cluster, "p", "{}").await;
     assert_eq!(place(&cluster, "p").await, "n2");
     let asked = extender.asked("/x/filter");
     assert_eq!(asked[0]["Pod"]["metadata"]["name"].str(), "p");
@@ -165,7 +165,7 @@ async fn extender_reasons_are_in_the_message() {
     })
     .await;
     let cluster = cluster(&extender, "filterVerb: filter").await;
-    cluster.pod("p", "{}").await;
+    create_pod(&cluster, "p", "{}").await;
     let (reason, message) = message(&cluster, "p").await;
     assert_eq!(reason, "Unschedulable");
     assert!(
@@ -190,7 +190,7 @@ async fn extender_scores_nodes() {
     .await;
     let cluster = cluster(&extender, "prioritizeVerb: prioritize\n  weight: 5").await;
     for at in 0..3 {
-        cluster.pod(&format!("p{at}"), "{}").await;
+        create_pod(&cluster, &format!("p{at}"), "{}").await;
         assert_eq!(place(&cluster, &format!("p{at}")).await, "n2");
     }
 }
@@ -199,7 +199,7 @@ async fn extender_scores_nodes() {
 async fn extender_binds_pods() {
     let extender = Extender::start(|_, _| (200, value!({}))).await;
     let cluster = cluster(&extender, "bindVerb: bind").await;
-    cluster.pod("p", "{}").await;
+    create_pod(&cluster, "p", "{}").await;
     while extender.asked("/x/bind").is_empty() {
         tokio::task::yield_now().await;
     }
@@ -215,7 +215,7 @@ async fn extender_binds_pods() {
 async fn extender_failure_is_an_error_unless_ignorable() {
     let extender = Extender::start(|_, _| (500, value!({}))).await;
     let strict = cluster(&extender, "filterVerb: filter").await;
-    strict.pod("p", "{}").await;
+    create_pod(&strict, "p", "{}").await;
     let (reason, message) = message(&strict, "p").await;
     let url = format!("http://127.0.0.1:{}/x/filter", extender.port);
     assert_eq!(reason, "SchedulerError");
@@ -224,7 +224,7 @@ async fn extender_failure_is_an_error_unless_ignorable() {
         format!("failed filter with extender at URL {url}, code 500")
     );
     let lenient = cluster(&extender, "filterVerb: filter\n  ignorable: true").await;
-    lenient.pod("p", "{}").await;
+    create_pod(&lenient, "p", "{}").await;
     assert!(!place(&lenient, "p").await.is_empty());
 }
 
@@ -243,9 +243,12 @@ async fn failed_binding_requeues_the_pod() {
     })
     .await;
     let cluster = cluster(&extender, "bindVerb: bind").await;
-    cluster
-        .pod("p", "{spec: {nodeSelector: {kubernetes.io/hostname: n1}}}")
-        .await;
+    create_pod(
+        &cluster,
+        "p",
+        "{spec: {nodeSelector: {kubernetes.io/hostname: n1}}}",
+    )
+    .await;
     assert_eq!(
         message(&cluster, "p").await,
         ("SchedulerError".to_string(), "not there".to_string())
@@ -267,11 +270,11 @@ async fn failed_binding_releases_the_claim() {
     device::class(&cluster).await;
     device::slice(&cluster, "n1").await;
     device::claim(&cluster, "c", "true").await;
-    cluster.pod("p", device::POD).await;
+    create_pod(&cluster, "p", device::POD).await;
     // Both fields are set in one request, so that an allocation alone is the state after Unreserve.
     let given_back = async {
         loop {
-            let status = cluster.get(&RESOURCE_CLAIMS, "default/c").await["status"].clone();
+            let status = cluster.object(&RESOURCE_CLAIMS, "default/c").await["status"].clone();
             if !status["allocation"].is_null() && status["reservedFor"].is_empty() {
                 return;
             }
@@ -292,7 +295,7 @@ async fn extender_timeout() {
         asked: Arc::default(),
     };
     let cluster = cluster(&extender, "filterVerb: filter\n  httpTimeout: 50ms").await;
-    cluster.pod("p", "{}").await;
+    create_pod(&cluster, "p", "{}").await;
     let (reason, message) = message(&cluster, "p").await;
     assert_eq!(reason, "SchedulerError");
     assert!(
@@ -306,15 +309,15 @@ async fn extender_handles_its_managed_resources_only() {
     let extender = Extender::start(|_, _| (200, value!({"NodeNames": []}))).await;
     let more = "filterVerb: filter\n  nodeCacheCapable: true\n  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]";
     let cluster = cluster(&extender, more).await;
-    cluster.pod("plain", "{}").await;
+    create_pod(&cluster, "plain", "{}").await;
     assert!(!place(&cluster, "plain").await.is_empty());
     assert!(extender.asked("/x/filter").is_empty());
-    cluster
-        .pod(
-            "gpu",
-            "{spec: {containers: [{name: c, image: i, resources: {limits: {example.com/gpu: '1'}}}]}}",
-        )
-        .await;
+    create_pod(
+        &cluster,
+        "gpu",
+        "{spec: {containers: [{name: c, image: i, resources: {limits: {example.com/gpu: '1'}}}]}}",
+    )
+    .await;
     let (reason, _) = message(&cluster, "gpu").await;
     assert_eq!(
         (reason.as_str(), extender.asked("/x/filter").is_empty()),
@@ -336,15 +339,15 @@ async fn extender_filters_preemption_victims() {
         let more = format!(
             "{{spec: {{nodeSelector: {{kubernetes.io/hostname: {node}}}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: '3'}}}}}}]}}}}"
         );
-        cluster.pod(name, &more).await;
+        create_pod(&cluster, name, &more).await;
         assert_eq!(place(&cluster, name).await, node);
     }
-    cluster.pod_of("vip", "3", 100).await;
+    pod_of(&cluster, "vip", "3", 100).await;
     wait(&cluster, "b", |pod| {
         !pod["metadata"]["deletionTimestamp"].is_null()
     })
     .await;
-    assert!(!cluster.get(&PODS, "default/a").await.is_terminating());
+    assert!(!cluster.object(&PODS, "default/a").await.is_terminating());
     let vip = wait(&cluster, "vip", |pod| {
         !pod["status"]["nominatedNodeName"].is_null()
     })

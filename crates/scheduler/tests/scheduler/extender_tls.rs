@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_scheduler::Configuration;
+use mizzen_scheduler::{Configuration, Options};
 use mizzen_value::{Value, value};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -17,8 +17,8 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use crate::cluster::Cluster;
 use crate::extender::{Asked, serve, wait};
+use crate::fixtures::{create_node, create_pod, parse, start_scheduler, start_server};
 
 /// A certificate authority.
 struct Authority {
@@ -87,23 +87,20 @@ impl Server {
         }
     }
 
-    /// A cluster whose scheduler uses this extender, with `more` lines of YAML.
-    async fn scheduler(&self, more: &str) -> Result<Cluster, String> {
-        let configuration = format!(
-            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n- urlPrefix: https://127.0.0.1:{}/x\n  \
-             filterVerb: filter\n  nodeCacheCapable: true\n  {more}\n",
+    /// The configuration of a scheduler that uses this extender, with `more` lines of YAML.
+    fn configuration(&self, more: &str) -> Configuration {
+        parse(&format!(
+            "extenders:\n- urlPrefix: https://127.0.0.1:{}/x\n  filterVerb: filter\n  nodeCacheCapable: true\n  {more}\n",
             self.port
-        );
-        let configuration = Arc::new(Configuration::parse(configuration.as_bytes()).unwrap());
-        let cluster =
-            Cluster::try_with(&["n1"], |options| options.configuration = configuration).await;
-        cluster.map_err(|error| error.to_string())
+        ))
     }
 
     /// The node of a pod, or the message of its PodScheduled condition.
     async fn place(&self, more: &str) -> String {
-        let cluster = self.scheduler(more).await.unwrap();
-        cluster.pod("p", "{}").await;
+        let cluster = start_server().await;
+        create_node(&cluster, "n1", "{}").await;
+        start_scheduler(&cluster, self.configuration(more)).await;
+        create_pod(&cluster, "p", "{}").await;
         let has_news = |pod: &Value| {
             !pod["spec"]["nodeName"].is_null()
                 || !pod["status"]["conditions"][0]["message"].is_null()
@@ -251,6 +248,7 @@ async fn client_certificate_is_presented() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_tls_configuration_fails_the_start() {
+    let cluster = start_server().await;
     let server = Server::start("127.0.0.1").await;
     let (certificate, key) = server
         .authority
@@ -304,11 +302,15 @@ async fn invalid_tls_configuration_fails_the_start() {
         (format!("certData: {mine}, keyData: {wrong}"), "tlsConfig: "),
         ("serverName: '*'".to_string(), "tlsConfig: "),
     ] {
-        let error = server
-            .scheduler(&format!("tlsConfig: {{{tls}}}"))
-            .await
+        let configuration = server.configuration(&format!("tlsConfig: {{{tls}}}"));
+        let options = Options {
+            configuration: Arc::new(configuration),
+            ..Options::new(cluster.client())
+        };
+        let error = mizzen_scheduler::start(options)
             .err()
-            .expect(problem);
+            .expect(problem)
+            .to_string();
         let expected = format!("extender https://127.0.0.1:{}/x: {problem}", server.port);
         assert!(error.starts_with(&expected), "{tls}: {error}");
     }

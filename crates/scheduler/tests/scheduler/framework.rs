@@ -11,14 +11,17 @@ use mizzen_scheduler::framework::{
     Rejection, Reserve, Score, WaitingPods,
 };
 use mizzen_sdk::resource::PODS;
+use mizzen_testing::Cluster;
 use parking_lot::Mutex;
 
-use crate::cluster::Cluster;
+use crate::fixtures::{
+    create_node, create_pod, delete_now, place, pod_of, refusal, settle, start_with,
+};
 
 /// A cluster whose scheduler has the plugins of a registry at all their extension points.
 async fn cluster_with(registry: Registry) -> Cluster {
     let configuration = Configuration::with_plugins(&registry).unwrap();
-    Cluster::with(|options| options.configuration = Arc::new(configuration)).await
+    start_with(configuration).await
 }
 
 /// Filters and scores by labels; PreFilter narrows the nodes down.
@@ -103,39 +106,38 @@ async fn a_plugin_filters_and_scores_nodes() {
         ("b", "{tier: gold, rank: '9000'}"),
         ("c", "{tier: tin, rank: '9999'}"),
     ] {
-        cluster
-            .node(name, &format!("{{metadata: {{labels: {labels}}}}}"))
-            .await;
-    }
-    cluster.pod("p", "{metadata: {labels: {tier: gold}}}").await;
-    assert_eq!(cluster.place("p").await, "b");
-    cluster
-        .pod("q", "{metadata: {labels: {tier: first}}}")
+        create_node(
+            &cluster,
+            name,
+            &format!("{{metadata: {{labels: {labels}}}}}"),
+        )
         .await;
-    assert_eq!(cluster.place("q").await, "a");
+    }
+    create_pod(&cluster, "p", "{metadata: {labels: {tier: gold}}}").await;
+    assert_eq!(place(&cluster, "p").await, "b");
+    create_pod(&cluster, "q", "{metadata: {labels: {tier: first}}}").await;
+    assert_eq!(place(&cluster, "q").await, "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rejected_pod_is_retried_after_an_event_that_its_plugin_accepts() {
     let cluster = cluster_with(tiers()).await;
-    cluster.node("a", "{metadata: {labels: {tier: tin}}}").await;
-    cluster.pod("p", "{metadata: {labels: {tier: gold}}}").await;
-    cluster.pod("q", "{metadata: {labels: {tier: none}}}").await;
-    let (reason, message) = cluster.refusal("p").await;
+    create_node(&cluster, "a", "{metadata: {labels: {tier: tin}}}").await;
+    create_pod(&cluster, "p", "{metadata: {labels: {tier: gold}}}").await;
+    create_pod(&cluster, "q", "{metadata: {labels: {tier: none}}}").await;
+    let (reason, message) = refusal(&cluster, "p").await;
     assert_eq!(reason, "Unschedulable");
     assert!(
         message.starts_with("0/1 nodes are available: 1 node(s) were in another tier."),
         "{message}"
     );
-    let (_, message) = cluster.refusal("q").await;
+    let (_, message) = refusal(&cluster, "q").await;
     assert!(
         message.starts_with("0/1 nodes are available: no node is in tier none."),
         "{message}"
     );
-    cluster
-        .node("b", "{metadata: {labels: {tier: gold}}}")
-        .await;
-    assert_eq!(cluster.place("p").await, "b");
+    create_node(&cluster, "b", "{metadata: {labels: {tier: gold}}}").await;
+    assert_eq!(place(&cluster, "p").await, "b");
 }
 
 /// Nominates a fixed node when no node fits.
@@ -155,18 +157,14 @@ async fn a_post_filter_plugin_nominates_a_node_or_adds_its_message() {
     let create = |_: &_| Ok(Plugin::new(Nominate).post_filter().build());
     let registry = Registry::new().with("Nominate", create).unwrap();
     let cluster = cluster_with(registry).await;
-    cluster
-        .node("small", "{status: {allocatable: {cpu: 1m}}}")
-        .await;
-    cluster.pod_of("p", "2", 0).await;
-    let (_, message) = cluster.refusal("p").await;
+    create_node(&cluster, "small", "{status: {allocatable: {cpu: 1m}}}").await;
+    pod_of(&cluster, "p", "2", 0).await;
+    let (_, message) = refusal(&cluster, "p").await;
     assert!(message.ends_with("there is no later"), "{message}");
-    cluster
-        .node("later", "{status: {allocatable: {cpu: 2m}}}")
-        .await;
-    cluster.settle().await;
-    cluster.pass(Duration::from_secs(20)).await;
-    let pod = cluster.get(&PODS, "default/p").await;
+    create_node(&cluster, "later", "{status: {allocatable: {cpu: 2m}}}").await;
+    settle(&cluster).await;
+    cluster.advance(Duration::from_secs(20)).await;
+    let pod = cluster.object(&PODS, "default/p").await;
     assert_eq!(pod["status"]["nominatedNodeName"].str(), "later");
 }
 
@@ -217,16 +215,16 @@ async fn a_failed_pre_bind_gives_back_what_was_reserved_and_the_pod_is_retried()
             .build())
     };
     let cluster = cluster_with(Registry::new().with("Seats", create).unwrap()).await;
-    cluster.node("a", "{}").await;
-    cluster.pod("p", "{}").await;
-    let (reason, message) = cluster.refusal("p").await;
+    create_node(&cluster, "a", "{}").await;
+    create_pod(&cluster, "p", "{}").await;
+    let (reason, message) = refusal(&cluster, "p").await;
     assert_eq!(reason, "SchedulerError");
     assert_eq!(
         message,
         "running PreBind plugin \"Seats\": no seat for p on a"
     );
-    cluster.pass(Duration::from_secs(20)).await;
-    assert_eq!(cluster.place("p").await, "a");
+    cluster.advance(Duration::from_secs(20)).await;
+    assert_eq!(place(&cluster, "p").await, "a");
     let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
     assert_eq!((count(&seats.reserved), count(&seats.given_back)), (2, 1));
 }
@@ -282,30 +280,30 @@ async fn gang_cluster() -> (Cluster, Arc<Mutex<Vec<String>>>) {
         Ok(Plugin::new(plugin).reserve().permit().build())
     };
     let cluster = cluster_with(registry.with("Gang", create).unwrap()).await;
-    cluster.node("a", "{}").await;
+    create_node(&cluster, "a", "{}").await;
     (cluster, rejected)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_for_permission_until_its_gang_is_complete() {
     let (cluster, rejected) = gang_cluster().await;
-    cluster.pod("one", "{metadata: {labels: {gang: g}}}").await;
-    cluster.pod("single", "{}").await;
-    assert_eq!(cluster.place("one").await, "");
-    assert_eq!(cluster.place("single").await, "a");
-    cluster.pod("two", "{metadata: {labels: {gang: g}}}").await;
-    assert_eq!(cluster.place("one").await, "a");
-    assert_eq!(cluster.place("two").await, "a");
+    create_pod(&cluster, "one", "{metadata: {labels: {gang: g}}}").await;
+    create_pod(&cluster, "single", "{}").await;
+    assert_eq!(place(&cluster, "one").await, "");
+    assert_eq!(place(&cluster, "single").await, "a");
+    create_pod(&cluster, "two", "{metadata: {labels: {gang: g}}}").await;
+    assert_eq!(place(&cluster, "one").await, "a");
+    assert_eq!(place(&cluster, "two").await, "a");
     assert!(rejected.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_waits_too_long_for_permission_is_rejected() {
     let (cluster, rejected) = gang_cluster().await;
-    cluster.pod("one", "{metadata: {labels: {gang: g}}}").await;
-    cluster.settle().await;
-    cluster.pass(Duration::from_secs(31)).await;
-    let (reason, message) = cluster.refusal("one").await;
+    create_pod(&cluster, "one", "{metadata: {labels: {gang: g}}}").await;
+    settle(&cluster).await;
+    cluster.advance(Duration::from_secs(31)).await;
+    let (reason, message) = refusal(&cluster, "one").await;
     assert_eq!(reason, "Unschedulable");
     assert_eq!(
         message,
@@ -317,10 +315,8 @@ async fn a_pod_that_waits_too_long_for_permission_is_rejected() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_permit_rejects_is_unschedulable() {
     let (cluster, rejected) = gang_cluster().await;
-    cluster
-        .pod("one", "{metadata: {labels: {gang: banned}}}")
-        .await;
-    let (reason, message) = cluster.refusal("one").await;
+    create_pod(&cluster, "one", "{metadata: {labels: {gang: banned}}}").await;
+    let (reason, message) = refusal(&cluster, "one").await;
     assert_eq!(reason, "Unschedulable");
     assert_eq!(message, "0/1 nodes are available: 1 the gang is banned.");
     assert_eq!(*rejected.lock(), ["one"]);
@@ -329,10 +325,10 @@ async fn a_pod_that_permit_rejects_is_unschedulable() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_pod_that_is_deleted_gives_back_what_was_reserved() {
     let (cluster, rejected) = gang_cluster().await;
-    cluster.pod("one", "{metadata: {labels: {gang: g}}}").await;
-    cluster.settle().await;
-    cluster.delete(&PODS, "default/one").await;
-    cluster.settle().await;
+    create_pod(&cluster, "one", "{metadata: {labels: {gang: g}}}").await;
+    settle(&cluster).await;
+    delete_now(&cluster, &PODS, "default/one").await;
+    settle(&cluster).await;
     assert_eq!(*rejected.lock(), ["one"]);
 }
 

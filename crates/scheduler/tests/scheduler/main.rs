@@ -1,10 +1,10 @@
 //! The scheduler against a real API server in the same process, on paused time.
 
-mod cluster;
 mod device;
 mod device_rules;
 mod extender;
 mod extender_tls;
+mod fixtures;
 mod framework;
 mod messages;
 mod metrics;

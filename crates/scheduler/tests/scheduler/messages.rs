@@ -2,19 +2,19 @@
 
 use mizzen_sdk::resource::NODES;
 
-use crate::cluster::Cluster;
+use crate::fixtures::{create_node, create_pod, events, pod_of, refusal, start};
 
 /// Checks the message, after the count of nodes, of a pod with `spec` on a cluster with the node `n1`.
 async fn check(node: &str, pod: &str, message: &str) {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", node).await;
-    cluster.pod("p", pod).await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", node).await;
+    create_pod(&cluster, "p", pod).await;
     let expected = (
         "Unschedulable".to_string(),
         format!("0/1 nodes are available: {message}"),
     );
-    assert_eq!(cluster.refusal("p").await, expected);
-    let events = cluster.events("p", "FailedScheduling").await;
+    assert_eq!(refusal(&cluster, "p").await, expected);
+    let events = events(&cluster, "p", "FailedScheduling").await;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["message"].str(), expected.1);
     assert_eq!(
@@ -77,21 +77,21 @@ async fn unknown_node_name() {
 
 #[tokio::test(start_paused = true)]
 async fn no_nodes() {
-    let cluster = Cluster::start().await;
-    cluster.pod("p", "{}").await;
+    let cluster = start().await;
+    create_pod(&cluster, "p", "{}").await;
     let expected = (
         "Unschedulable".to_string(),
         "no nodes available to schedule pods".to_string(),
     );
-    assert_eq!(cluster.refusal("p").await, expected);
+    assert_eq!(refusal(&cluster, "p").await, expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn message_follows_the_cluster_state() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{spec: {unschedulable: true}}").await;
-    cluster.pod_of("p", "8", 0).await;
-    let (_, message) = cluster.refusal("p").await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{spec: {unschedulable: true}}").await;
+    pod_of(&cluster, "p", "8", 0).await;
+    let (_, message) = refusal(&cluster, "p").await;
     assert!(
         message.contains("1 node(s) were unschedulable."),
         "{message}"
@@ -99,7 +99,7 @@ async fn message_follows_the_cluster_state() {
     cluster
         .patch(&NODES, "n1", "", "{spec: {unschedulable: null}}")
         .await;
-    let (_, message) = cluster.refusal("p").await;
+    let (_, message) = refusal(&cluster, "p").await;
     assert!(message.contains("1 Insufficient cpu."), "{message}");
-    assert_eq!(cluster.events("p", "FailedScheduling").await.len(), 2);
+    assert_eq!(events(&cluster, "p", "FailedScheduling").await.len(), 2);
 }

@@ -2,33 +2,32 @@
 
 use std::time::Duration;
 
-use mizzen_sdk::metrics::Families;
 use tokio::time::sleep;
 
-use crate::cluster::Cluster;
+use crate::fixtures::{create_node, place, pod_of, settle, start};
 
 /// How long gauges and counters of the queue may be stale.
 const STALE: Duration = Duration::from_secs(3);
 
 #[tokio::test(start_paused = true)]
 async fn plugins_extension_points_and_queues_are_measured() {
-    let cluster = Cluster::start().await;
-    cluster.pod_of("first", "2", 1).await;
-    cluster.settle().await;
+    let cluster = start().await;
+    pod_of(&cluster, "first", "2", 1).await;
+    settle(&cluster).await;
     for node in ["n1", "n2"] {
-        cluster.node(node, "{}").await;
+        create_node(&cluster, node, "{}").await;
     }
     // Its back-off ends.
     sleep(STALE).await;
-    assert_ne!(cluster.place("first").await, "");
+    assert_ne!(place(&cluster, "first").await, "");
     for (name, cpu) in [("second", "4"), ("third", "2")] {
-        cluster.pod_of(name, cpu, 1).await;
-        cluster.place(name).await;
+        pod_of(&cluster, name, cpu, 1).await;
+        place(&cluster, name).await;
     }
-    cluster.pod_of("vip", "3", 1000).await;
-    cluster.settle().await;
+    pod_of(&cluster, "vip", "3", 1000).await;
+    settle(&cluster).await;
     sleep(STALE).await;
-    let text = Families::of(&[&cluster.scheduler]).to_string();
+    let text = cluster.metrics();
     let value = |series: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(series));
         let line = line.unwrap_or_else(|| panic!("{series} is not in\n{text}"));
@@ -82,14 +81,14 @@ async fn plugins_extension_points_and_queues_are_measured() {
 
 #[tokio::test(start_paused = true)]
 async fn plugins_are_timed_in_one_of_ten_cycles() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
     for n in 0..11 {
         let name = format!("p{n}");
-        cluster.pod_of(&name, "100m", 1).await;
-        cluster.place(&name).await;
+        pod_of(&cluster, &name, "100m", 1).await;
+        place(&cluster, &name).await;
     }
-    let text = Families::of(&[&cluster.scheduler]).to_string();
+    let text = cluster.metrics();
     let timed = "scheduler_plugin_execution_duration_seconds_count{extension_point=\"Filter\",\
                  plugin=\"NodeResourcesFit\",status=\"Success\"} 2";
     assert!(text.lines().any(|line| line == timed), "{text}");

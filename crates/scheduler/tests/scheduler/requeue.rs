@@ -2,46 +2,48 @@
 
 use std::time::Duration;
 
-use mizzen_sdk::metrics::Families;
 use mizzen_sdk::resource::{NODES, PODS};
+use mizzen_testing::Cluster;
 
-use crate::cluster::Cluster;
+use crate::fixtures::{
+    create_node, create_pod, delete_now, events, place, pod_of, refusal, settle, start,
+};
 
 #[tokio::test(start_paused = true)]
 async fn pod_waits_for_the_first_node() {
-    let cluster = Cluster::start().await;
-    cluster.pod("p", "{}").await;
-    assert_eq!(cluster.place("p").await, "");
-    cluster.node("n1", "{}").await;
+    let cluster = start().await;
+    create_pod(&cluster, "p", "{}").await;
+    assert_eq!(place(&cluster, "p").await, "");
+    create_node(&cluster, "n1", "{}").await;
     // No plugin rejected a node, so that only the timeout requeues the pod.
-    cluster.pass(Duration::from_secs(3)).await;
-    assert_eq!(cluster.place("p").await, "n1");
+    cluster.advance(Duration::from_secs(3)).await;
+    assert_eq!(place(&cluster, "p").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn pod_deletion_requeues_pods() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
-    cluster.pod_of("a", "3", 0).await;
-    assert_eq!(cluster.place("a").await, "n1");
-    cluster.pod_of("b", "3", 0).await;
-    assert_eq!(cluster.place("b").await, "");
-    cluster.delete(&PODS, "default/a").await;
-    assert_eq!(cluster.place("b").await, "n1");
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
+    pod_of(&cluster, "a", "3", 0).await;
+    assert_eq!(place(&cluster, "a").await, "n1");
+    pod_of(&cluster, "b", "3", 0).await;
+    assert_eq!(place(&cluster, "b").await, "");
+    delete_now(&cluster, &PODS, "default/a").await;
+    assert_eq!(place(&cluster, "b").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn unrelated_event_requeues_nothing() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
-    cluster.pod_of("p", "8", 0).await;
-    assert_eq!(cluster.place("p").await, "");
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
+    pod_of(&cluster, "p", "8", 0).await;
+    assert_eq!(place(&cluster, "p").await, "");
     assert_eq!(attempts(&cluster), "1");
     cluster
         .patch(&NODES, "n1", "", "{metadata: {labels: {disk: ssd}}}")
         .await;
-    cluster.pod_of("small", "1", 0).await;
-    cluster.settle().await;
+    pod_of(&cluster, "small", "1", 0).await;
+    settle(&cluster).await;
     assert_eq!(attempts(&cluster), "1");
     cluster
         .patch(
@@ -51,22 +53,25 @@ async fn unrelated_event_requeues_nothing() {
             "{status: {allocatable: {cpu: '16'}}}",
         )
         .await;
-    assert_eq!(cluster.place("p").await, "n1");
+    assert_eq!(place(&cluster, "p").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn scheduling_gates_block_the_pod() {
-    let cluster = Cluster::start().await;
-    cluster.node("n1", "{}").await;
-    cluster
-        .pod("p", "{spec: {schedulingGates: [{name: example.com/one}]}}")
-        .await;
-    assert_eq!(cluster.place("p").await, "");
-    assert_eq!(cluster.refusal("p").await.0, "SchedulingGated");
+    let cluster = start().await;
+    create_node(&cluster, "n1", "{}").await;
+    create_pod(
+        &cluster,
+        "p",
+        "{spec: {schedulingGates: [{name: example.com/one}]}}",
+    )
+    .await;
+    assert_eq!(place(&cluster, "p").await, "");
+    assert_eq!(refusal(&cluster, "p").await.0, "SchedulingGated");
     cluster
         .patch(&PODS, "default/p", "", "{spec: {schedulingGates: null}}")
         .await;
-    assert_eq!(cluster.place("p").await, "n1");
+    assert_eq!(place(&cluster, "p").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,20 +91,20 @@ async fn taint_changes_update_the_diagnosis() {
     check_hears(big, "Insufficient cpu").await;
 }
 
-async fn check_hears(pod: &str, refusal: &str) {
-    let cluster = Cluster::start().await;
+async fn check_hears(pod: &str, rejection: &str) {
+    let cluster = start().await;
     for node in ["n1", "n2"] {
-        cluster.node(node, "{}").await;
+        create_node(&cluster, node, "{}").await;
     }
-    cluster.pod("p", pod).await;
+    create_pod(&cluster, "p", pod).await;
     let said = async |expected: &str| {
-        let (_, message) = cluster.refusal("p").await;
+        let (_, message) = refusal(&cluster, "p").await;
         assert!(
             message.starts_with(&format!("0/2 nodes are available: {expected}. ")),
             "{message}"
         );
     };
-    said(&format!("2 {refusal}")).await;
+    said(&format!("2 {rejection}")).await;
     cluster
         .patch(
             &NODES,
@@ -108,30 +113,33 @@ async fn check_hears(pod: &str, refusal: &str) {
             "{spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}",
         )
         .await;
-    said(&format!("1 {refusal}, 1 node(s) had untolerated taint(s)")).await;
+    said(&format!(
+        "1 {rejection}, 1 node(s) had untolerated taint(s)"
+    ))
+    .await;
     cluster
         .patch(&NODES, "n2", "", "{spec: {unschedulable: true}}")
         .await;
     cluster
         .patch(&NODES, "n1", "", "{spec: {taints: null}}")
         .await;
-    said(&format!("1 {refusal}, 1 node(s) were unschedulable")).await;
+    said(&format!("1 {rejection}, 1 node(s) were unschedulable")).await;
     cluster
         .patch(&NODES, "n2", "", "{spec: {unschedulable: null}}")
         .await;
-    said(&format!("2 {refusal}")).await;
+    said(&format!("2 {rejection}")).await;
     assert_eq!(attempts(&cluster), "4");
-    assert_eq!(cluster.events("p", "FailedScheduling").await.len(), 4);
+    assert_eq!(events(&cluster, "p", "FailedScheduling").await.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn last_event_matches_the_final_state() {
-    let cluster = Cluster::start().await;
+    let cluster = start().await;
     for node in ["n1", "n2", "n3"] {
-        cluster.node(node, "{}").await;
+        create_node(&cluster, node, "{}").await;
     }
-    cluster.pod("p", "{spec: {nodeSelector: {foo: bar}}}").await;
-    cluster.settle().await;
+    create_pod(&cluster, "p", "{spec: {nodeSelector: {foo: bar}}}").await;
+    settle(&cluster).await;
     for node in ["n1", "n2", "n3"] {
         cluster
             .patch(
@@ -142,19 +150,19 @@ async fn last_event_matches_the_final_state() {
             )
             .await;
     }
-    let (_, message) = cluster.refusal("p").await;
+    let (_, message) = refusal(&cluster, "p").await;
     assert!(
         message.contains("3 node(s) had untolerated taint(s)"),
         "{message}"
     );
-    let mut events = cluster.events("p", "FailedScheduling").await;
+    let mut events = events(&cluster, "p", "FailedScheduling").await;
     events.sort_by_key(|event| event.name().to_string());
     assert_eq!(events.last().unwrap()["message"].str(), message);
 }
 
 /// The number of failed scheduling attempts of a pod.
 fn attempts(cluster: &Cluster) -> String {
-    let text = Families::of(&[&cluster.scheduler]).to_string();
+    let text = cluster.metrics();
     let line = text
         .lines()
         .find(|line| line.contains("result=\"unschedulable\"} "))
