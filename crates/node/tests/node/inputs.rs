@@ -1,38 +1,26 @@
 //! Inputs of containers: the environment at each start, and volumes that follow their objects.
 
-use mizzen_sdk::dynamic::PatchType;
-use mizzen_sdk::resource::CONFIG_MAPS;
-use mizzen_sdk::{Key, Object};
+use mizzen_sdk::Object;
+use mizzen_sdk::resource::{CONFIG_MAPS, PODS, SERVICES};
+use mizzen_testing::Cluster;
 use mizzen_value::Value;
 
-use crate::cluster::{Cluster, read, show};
-
-const CONFIG_MAPS_PATH: &str = "/api/v1/namespaces/default/configmaps";
+use crate::fixtures::{create, delete_pod, get_pod, pass, run_pod, show, start};
 
 /// Changes the value `k` of the ConfigMap `x`.
 async fn set(cluster: &Cluster, value: &str) {
-    let change = read(&format!("{{data: {{k: {value:?}}}}}"));
-    cluster
-        .api
-        .patch(
-            &CONFIG_MAPS,
-            &Key::new("default", "x"),
-            "",
-            PatchType::Merge,
-            &change,
-        )
-        .await
-        .unwrap();
+    let change = format!("{{data: {{k: {value:?}}}}}");
+    cluster.patch(&CONFIG_MAPS, "default/x", "", &change).await;
 }
 
 async fn cluster_with(value: &str) -> Cluster {
-    let cluster = Cluster::with(1).await;
-    cluster
-        .create(
-            CONFIG_MAPS_PATH,
-            &format!("{{metadata: {{name: x}}, data: {{k: {value:?}}}}}"),
-        )
-        .await;
+    let cluster = start(1).await;
+    create(
+        &cluster,
+        &CONFIG_MAPS,
+        &format!("{{metadata: {{name: x}}, data: {{k: {value:?}}}}}"),
+    )
+    .await;
     cluster
 }
 
@@ -48,18 +36,18 @@ async fn restart_reads_the_environment_again() {
     let spec = format!(
         "containers: [{{name: web, image: web, {env}, command: [sh, -c, 'sleep 60; exit $CODE']}}]"
     );
-    cluster.run_pod("web", "", &spec).await;
-    cluster.pass(30).await;
+    run_pod(&cluster, "web", "", &spec).await;
+    pass(&cluster, 30).await;
     // A running container keeps its environment.
     set(&cluster, "4").await;
-    cluster.pass(32).await;
-    let pod = cluster.pod("web").await;
+    pass(&cluster, 32).await;
+    let pod = get_pod(&cluster, "web").await;
     assert_eq!(
         (show(&pod).as_str(), last_code(&pod).int()),
         ("Running ready=True web=running+1", 3)
     );
-    cluster.pass(75).await;
-    let pod = cluster.pod("web").await;
+    pass(&cluster, 75).await;
+    let pod = get_pod(&cluster, "web").await;
     assert_eq!(
         (show(&pod).as_str(), last_code(&pod).int()),
         ("Running ready=True web=running+2", 4)
@@ -73,23 +61,22 @@ async fn missing_environment_blocks_a_restart() {
     let spec = format!(
         "containers: [{{name: web, image: web, {env}, command: [sh, -c, 'sleep 60; exit $k']}}]"
     );
-    cluster.run_pod("web", "", &spec).await;
-    cluster.pass(30).await;
-    cluster
-        .api
-        .delete(&CONFIG_MAPS, &Key::new("default", "x"), &Default::default())
-        .await
-        .unwrap();
-    cluster.pass(32).await;
-    let pod = cluster.pod("web").await;
+    run_pod(&cluster, "web", "", &spec).await;
+    pass(&cluster, 30).await;
+    cluster.delete(&CONFIG_MAPS, "default/x").await;
+    pass(&cluster, 32).await;
+    let pod = get_pod(&cluster, "web").await;
     let shown = "Running ready=False web=CreateContainerConfigError";
     assert_eq!((show(&pod).as_str(), last_code(&pod).int()), (shown, 3));
-    cluster
-        .create(CONFIG_MAPS_PATH, "{metadata: {name: x}, data: {k: '5'}}")
-        .await;
-    cluster.pass(11).await;
+    create(
+        &cluster,
+        &CONFIG_MAPS,
+        "{metadata: {name: x}, data: {k: '5'}}",
+    )
+    .await;
+    pass(&cluster, 11).await;
     assert_eq!(
-        show(&cluster.pod("web").await),
+        show(&get_pod(&cluster, "web").await),
         "Running ready=True web=running+1"
     );
 }
@@ -101,58 +88,53 @@ const WAITS: &str = "restartPolicy: Never, volumes: [{name: v, configMap: {name:
 #[tokio::test(start_paused = true)]
 async fn volume_files_follow_their_object_within_a_minute() {
     let cluster = cluster_with("stay").await;
-    cluster.run_pod("web", "", WAITS).await;
-    cluster.pass(600).await;
+    run_pod(&cluster, "web", "", WAITS).await;
+    pass(&cluster, 600).await;
     assert_eq!(
-        show(&cluster.pod("web").await),
+        show(&get_pod(&cluster, "web").await),
         "Running ready=True web=running"
     );
     set(&cluster, "go").await;
-    cluster.pass(62).await;
+    pass(&cluster, 62).await;
     assert_eq!(
-        show(&cluster.pod("web").await),
+        show(&get_pod(&cluster, "web").await),
         "Failed ready=False web=Error(7)"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn restarted_agent_updates_volume_files() {
-    let mut cluster = cluster_with("stay").await;
-    cluster.run_pod("web", "", WAITS).await;
-    cluster.pass(100).await;
-    cluster.start(1, |_| {});
-    cluster.pass(100).await;
+    let cluster = cluster_with("stay").await;
+    run_pod(&cluster, "web", "", WAITS).await;
+    pass(&cluster, 100).await;
+    cluster.restart_with(|builder| builder.nodes(1)).await;
+    pass(&cluster, 100).await;
     assert_eq!(
-        show(&cluster.pod("web").await),
+        show(&get_pod(&cluster, "web").await),
         "Running ready=True web=running"
     );
     set(&cluster, "go").await;
-    cluster.pass(62).await;
+    pass(&cluster, 62).await;
     assert_eq!(
-        show(&cluster.pod("web").await),
+        show(&get_pod(&cluster, "web").await),
         "Failed ready=False web=Error(7)"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn pod_waiting_for_a_file_can_be_deleted() {
-    let mut cluster = cluster_with("stay").await;
-    cluster.run_pod("web", "", WAITS).await;
-    cluster.pass(10).await;
-    cluster.delete_pod("web", Some(30)).await;
-    cluster.start(1, |_| {});
-    cluster.pass(5).await;
-    assert!(
-        cluster
-            .find(&mizzen_sdk::resource::PODS, &Key::new("default", "web"))
-            .await
-            .is_none()
-    );
+    let cluster = cluster_with("stay").await;
+    run_pod(&cluster, "web", "", WAITS).await;
+    pass(&cluster, 10).await;
+    delete_pod(&cluster, "web", Some(30)).await;
+    cluster.restart_with(|builder| builder.nodes(1)).await;
+    pass(&cluster, 5).await;
+    assert!(cluster.find_object(&PODS, "default/web").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn downward_api_files_follow_labels_and_variables_do_not() {
-    let cluster = Cluster::with(1).await;
+    let cluster = start(1).await;
     let field = "fieldRef: {fieldPath: \"metadata.labels['x']\"}";
     let spec = format!(
         "restartPolicy: Never, volumes: [{{name: v, downwardAPI: {{items: [{{path: x, {field}}}]}}}}], \
@@ -160,36 +142,24 @@ async fn downward_api_files_follow_labels_and_variables_do_not() {
          volumeMounts: [{{name: v, mountPath: /v}}], \
          command: [sh, -c, 'until [ \"$(cat /v/x)\" = 9 ]; do sleep 1; done; exit 1$X']}}]"
     );
-    cluster.run_pod("web", "", &spec).await;
-    cluster.pass(100).await;
+    run_pod(&cluster, "web", "", &spec).await;
+    pass(&cluster, 100).await;
     assert_eq!(
-        show(&cluster.pod("web").await),
+        show(&get_pod(&cluster, "web").await),
         "Running ready=True web=running"
     );
-    let change = read("{metadata: {labels: {x: '9'}}}");
-    let key = Key::new("default", "web");
-    cluster
-        .api
-        .patch(
-            &mizzen_sdk::resource::PODS,
-            &key,
-            "",
-            PatchType::Merge,
-            &change,
-        )
-        .await
-        .unwrap();
-    cluster.pass(3).await;
+    let change = "{metadata: {labels: {x: '9'}}}";
+    cluster.patch(&PODS, "default/web", "", change).await;
+    pass(&cluster, 3).await;
     assert_eq!(
-        show(&cluster.pod("web").await),
+        show(&get_pod(&cluster, "web").await),
         "Failed ready=False web=Error(1)"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn service_links_set_environment_variables() {
-    let cluster = Cluster::with(1).await;
-    let services = "/api/v1/namespaces/default/services";
+    let cluster = start(1).await;
     let service = |name: &str, address: &str, port: u16| {
         format!(
             "{{metadata: {{name: {name}}}, spec: {{clusterIP: {address:?}, ports: [{{port: {port}}}]}}}}"
@@ -200,11 +170,9 @@ async fn service_links_set_environment_variables() {
         ("my-db", "10.0.0.7", 5432),
         ("headless", "None", 80),
     ] {
-        cluster
-            .create(services, &service(name, address, port))
-            .await;
+        create(&cluster, &SERVICES, &service(name, address, port)).await;
     }
-    cluster.pass(1).await;
+    pass(&cluster, 1).await;
     let spec = |links: &str, test: &str| {
         format!(
             "restartPolicy: Never, {links} containers: [{{name: web, image: web, \
@@ -214,29 +182,31 @@ async fn service_links_set_environment_variables() {
     let db = "[ $KUBERNETES_SERVICE_HOST:$MY_DB_SERVICE_PORT:$URL = 10.0.0.1:5432:xtcp://10.0.0.7:5432 ]";
     let alone = "[ \"$KUBERNETES_PORT_443_TCP:$MY_DB_SERVICE_HOST:$URL\" = \"tcp://10.0.0.1:443::x$\"\"(MY_DB_PORT)\" ]";
     let none = "[ -z \"$HEADLESS_SERVICE_HOST$LATER_SERVICE_HOST\" ]";
-    cluster.run_pod("linked", "", &spec("", db)).await;
-    cluster
-        .run_pod("alone", "", &spec("enableServiceLinks: false,", alone))
-        .await;
+    run_pod(&cluster, "linked", "", &spec("", db)).await;
+    run_pod(
+        &cluster,
+        "alone",
+        "",
+        &spec("enableServiceLinks: false,", alone),
+    )
+    .await;
     let later = format!("sleep 60; {none}");
-    cluster.run_pod("later", "", &spec("", &later)).await;
-    cluster.pass(30).await;
+    run_pod(&cluster, "later", "", &spec("", &later)).await;
+    pass(&cluster, 30).await;
     // A running container keeps its environment.
-    cluster
-        .create(services, &service("later", "10.0.0.8", 80))
-        .await;
-    cluster.pass(60).await;
+    create(&cluster, &SERVICES, &service("later", "10.0.0.8", 80)).await;
+    pass(&cluster, 60).await;
     for name in ["linked", "alone", "later"] {
         assert_eq!(
-            show(&cluster.pod(name).await),
+            show(&get_pod(&cluster, name).await),
             "Failed ready=False web=Error(5)",
             "{name}"
         );
     }
-    cluster.run_pod("next", "", &spec("", none)).await;
-    cluster.pass(30).await;
+    run_pod(&cluster, "next", "", &spec("", none)).await;
+    pass(&cluster, 30).await;
     assert_eq!(
-        show(&cluster.pod("next").await),
+        show(&get_pod(&cluster, "next").await),
         "Failed ready=False web=Error(6)"
     );
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,10 +14,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use mizzen_apiserver::{ClientIdentity, Server, User};
 use mizzen_node::{Options, Serving};
+use mizzen_sdk::resource::{CONFIG_MAPS, PODS, SECRETS};
+use mizzen_testing::{Builder, Cluster};
+use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::time::sleep;
 
-use crate::cluster::{Cluster, show};
+use crate::fixtures::{create, get_pod, read, run_pod, show, text};
 
 const WEB: &str = "containers: [{name: web, image: web}]";
 
@@ -50,22 +54,29 @@ pub(crate) async fn cluster(authority: &Authority, identity: Option<ClientIdenti
     cluster_with(authority, identity, |_, _| {}).await
 }
 
-/// A cluster whose node options are changed by `choose`.
+/// The same on real time, with node options that are changed by `choose`.
 async fn cluster_with(
     authority: &Authority,
     identity: Option<ClientIdentity>,
-    choose: impl FnOnce(&Server, &mut Options),
+    choose: impl Fn(&Server, &mut Options) + Send + Sync + 'static,
 ) -> Cluster {
-    let mut cluster = Cluster::set_up(|options| options.kubelet_client = identity).await;
-    let clock = std::sync::Arc::new(|| Timestamp::from_second(1_700_000_000).unwrap());
-    let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority.0.pem(), clock)
-        .await
-        .unwrap();
-    let server = cluster.server.clone();
-    cluster.start(3, |options| {
-        options.serving = Some(serving);
+    let server = Cluster::builder().server_only().real_time();
+    let cluster = server
+        .tune_server(move |options| options.kubelet_client = identity.clone())
+        .start()
+        .await;
+    cluster.clock().step(1_700_000_000 - cluster.now());
+    let clock = Arc::new(|| Timestamp::from_second(1_700_000_000).unwrap());
+    let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority.0.pem(), clock).await;
+    let serving = Mutex::new(Some(serving.unwrap()));
+    let server = cluster.server().clone();
+    let serve = move |options: &mut Options| {
+        options.serving = serving.lock().take();
         choose(&server, options);
-    });
+    };
+    cluster
+        .restart_with(|builder| builder.nodes(3).tune_nodes(serve))
+        .await;
     cluster
 }
 
@@ -110,24 +121,23 @@ fn watch_without(server: &Server, text: &'static str) -> Client {
 /// Waits until the state of a pod is `wanted`.
 pub(crate) async fn until(cluster: &Cluster, name: &str, wanted: &str) {
     for _ in 0..500 {
-        if show(&cluster.pod(name).await).contains(wanted) {
+        if show(&get_pod(cluster, name).await).contains(wanted) {
             return;
         }
         sleep(Duration::from_millis(10)).await;
     }
-    panic!("{name} is {}", show(&cluster.pod(name).await));
+    panic!("{name} is {}", show(&get_pod(cluster, name).await));
 }
 
 async fn log(cluster: &Cluster, pod: &str, query: &str) -> (u16, String) {
-    let (code, text) = cluster
-        .text(&format!("/api/v1/namespaces/default/pods/{pod}/log{query}"))
-        .await;
+    let (code, text) = text(
+        cluster,
+        &format!("/api/v1/namespaces/default/pods/{pod}/log{query}"),
+    )
+    .await;
     match code {
         200 => (code, text),
-        _ => (
-            code,
-            crate::cluster::read(&text)["message"].str().to_string(),
-        ),
+        _ => (code, read(&text)["message"].str().to_string()),
     }
 }
 
@@ -136,7 +146,7 @@ async fn log_annotation_is_the_container_log() {
     let cluster = trusted().await;
     let annotations = r#"mizzen.dev/logs: "one\ntwo\n+1h later", mizzen.dev/logs.side: "mine""#;
     let spec = "containers: [{name: web, image: web}, {name: side, image: side}]";
-    cluster.run_pod("web", annotations, spec).await;
+    run_pod(&cluster, "web", annotations, spec).await;
     until(&cluster, "web", "ready=True").await;
     let good = |text: &str| (200, text.to_string());
     assert_eq!(
@@ -169,9 +179,13 @@ async fn follow_streams_until_the_container_ends() {
     let cluster = trusted().await;
     let annotations =
         r#"mizzen.dev/logs: "one\n+300ms two", mizzen.dev/simulate: "run 1500ms, exit""#;
-    cluster
-        .run_pod("web", annotations, &format!("restartPolicy: Never, {WEB}"))
-        .await;
+    run_pod(
+        &cluster,
+        "web",
+        annotations,
+        &format!("restartPolicy: Never, {WEB}"),
+    )
+    .await;
     until(&cluster, "web", "running").await;
     assert_eq!(
         log(&cluster, "web", "?follow=true").await,
@@ -183,7 +197,7 @@ async fn follow_streams_until_the_container_ends() {
 async fn previous_log() {
     let cluster = trusted().await;
     let annotations = r#"mizzen.dev/logs: "hello", mizzen.dev/simulate: "exit 1 then run""#;
-    cluster.run_pod("web", annotations, WEB).await;
+    run_pod(&cluster, "web", annotations, WEB).await;
     until(&cluster, "web", "web=running+1").await;
     assert_eq!(
         log(&cluster, "web", "?previous=true").await,
@@ -194,9 +208,7 @@ async fn previous_log() {
 #[tokio::test]
 async fn waiting_container_has_no_log() {
     let cluster = trusted().await;
-    cluster
-        .run_pod("web", r#"mizzen.dev/simulate: "start 1h""#, WEB)
-        .await;
+    run_pod(&cluster, "web", r#"mizzen.dev/simulate: "start 1h""#, WEB).await;
     until(&cluster, "web", "ContainerCreating").await;
     let waits = "container \"web\" in pod \"web\" is waiting to start: ContainerCreating";
     assert_eq!(log(&cluster, "web", "").await, (400, waits.into()));
@@ -219,9 +231,7 @@ async fn log_needs_no_status_update() {
         options.client = watch_without(server, r#""phase":"Running""#);
     })
     .await;
-    cluster
-        .run_pod("web", r#"mizzen.dev/logs: "hello""#, WEB)
-        .await;
+    run_pod(&cluster, "web", r#"mizzen.dev/logs: "hello""#, WEB).await;
     until(&cluster, "web", "ready=True").await;
     assert_eq!(log(&cluster, "web", "").await, (200, "hello\n".into()));
 }
@@ -229,31 +239,12 @@ async fn log_needs_no_status_update() {
 #[tokio::test]
 async fn commands_see_config_maps_and_secrets() {
     let cluster = trusted().await;
-    let create = async |kind: &str, text: &str| {
-        cluster
-            .create(&format!("/api/v1/namespaces/default/{kind}"), text)
-            .await;
-    };
-    create(
-        "configmaps",
-        "{metadata: {name: x}, data: {greeting: hello, other: there}}",
-    )
-    .await;
-    create(
-        "secrets",
-        "{metadata: {name: s}, data: {pass: czNjcmV0Cg==}}",
-    )
-    .await;
-    create(
-        "configmaps",
-        "{metadata: {name: kube-root-ca.crt}, data: {ca.crt: authority}}",
-    )
-    .await;
-    create(
-        "services",
-        "{metadata: {name: kubernetes}, spec: {clusterIP: 10.0.0.1, ports: [{port: 443}]}}",
-    )
-    .await;
+    let greetings = "{metadata: {name: x}, data: {greeting: hello, other: there}}";
+    create(&cluster, &CONFIG_MAPS, greetings).await;
+    let secret = "{metadata: {name: s}, data: {pass: czNjcmV0Cg==}}";
+    create(&cluster, &SECRETS, secret).await;
+    let authority = "{metadata: {name: kube-root-ca.crt}, data: {ca.crt: authority}}";
+    create(&cluster, &CONFIG_MAPS, authority).await;
     let account = "/var/run/secrets/kubernetes.io/serviceaccount";
     let script = format!(
         "echo $GREETING to $P_other; cat /s/pass; cat {account}/namespace; echo; cat {account}/ca.crt; echo; \
@@ -269,7 +260,7 @@ async fn commands_see_config_maps_and_secrets() {
          volumeMounts: [{{name: s, mountPath: /s}}, {{name: a, mountPath: {account}}}]}}]"
     );
     sleep(Duration::from_millis(500)).await;
-    cluster.run_pod("web", "", &spec).await;
+    run_pod(&cluster, "web", "", &spec).await;
     until(&cluster, "web", "ready=True").await;
     let expected = "hello to there\ns3cret\ndefault\nauthority\nca.crt\nnamespace\ntoken\n\
                     cat: can't open '/s/none': No such file or directory\n1\n10.0.0.1\n";
@@ -279,30 +270,24 @@ async fn commands_see_config_maps_and_secrets() {
 #[tokio::test]
 async fn each_restart_logs_its_own_environment() {
     let cluster = trusted().await;
-    let path = "/api/v1/namespaces/default/configmaps";
-    cluster
-        .create(path, "{metadata: {name: x}, data: {k: one}}")
-        .await;
+    create(
+        &cluster,
+        &CONFIG_MAPS,
+        "{metadata: {name: x}, data: {k: one}}",
+    )
+    .await;
     let env = "env: [{name: K, valueFrom: {configMapKeyRef: {name: x, key: k}}}]";
     let command = "command: [sh, -c, 'echo $K; sleep 2; exit 1']";
-    cluster
-        .run_pod(
-            "web",
-            "",
-            &format!("containers: [{{name: web, image: web, {env}, {command}}}]"),
-        )
-        .await;
+    run_pod(
+        &cluster,
+        "web",
+        "",
+        &format!("containers: [{{name: web, image: web, {env}, {command}}}]"),
+    )
+    .await;
     until(&cluster, "web", "web=running").await;
-    let (key, change) = (
-        "default/x".parse().unwrap(),
-        crate::cluster::read("{data: {k: two}}"),
-    );
-    let patch = mizzen_sdk::dynamic::PatchType::Merge;
-    cluster
-        .api
-        .patch(&mizzen_sdk::resource::CONFIG_MAPS, &key, "", patch, &change)
-        .await
-        .unwrap();
+    let change = "{data: {k: two}}";
+    cluster.patch(&CONFIG_MAPS, "default/x", "", change).await;
     assert_eq!(log(&cluster, "web", "").await, (200, "one\n".into()));
     until(&cluster, "web", "web=running+1").await;
     assert_eq!(log(&cluster, "web", "").await, (200, "two\n".into()));
@@ -315,16 +300,14 @@ async fn each_restart_logs_its_own_environment() {
 #[tokio::test]
 async fn pod_without_node_has_no_log() {
     let cluster = trusted().await;
-    cluster
-        .create(
-            "/api/v1/namespaces/default/pods",
-            &format!("{{metadata: {{name: web}}, spec: {{{WEB}}}}}"),
-        )
-        .await;
+    create(
+        &cluster,
+        &PODS,
+        &format!("{{metadata: {{name: web}}, spec: {{{WEB}}}}}"),
+    )
+    .await;
     assert_eq!(
-        cluster
-            .text("/api/v1/namespaces/default/pods/web/log")
-            .await,
+        text(&cluster, "/api/v1/namespaces/default/pods/web/log").await,
         (204, String::new())
     );
     let (code, message) = log(&cluster, "nobody", "").await;
@@ -333,10 +316,10 @@ async fn pod_without_node_has_no_log() {
 
 #[tokio::test]
 async fn unreachable_node_is_named() {
-    let mut cluster = trusted().await;
-    cluster.run_pod("web", "", WEB).await;
+    let cluster = trusted().await;
+    run_pod(&cluster, "web", "", WEB).await;
     until(&cluster, "web", "ready=True").await;
-    cluster.stop();
+    cluster.restart_with(Builder::server_only).await;
     sleep(Duration::from_millis(50)).await;
     let (code, message) = log(&cluster, "web", "").await;
     assert_eq!(code, 500);
@@ -356,13 +339,11 @@ async fn nodes_serve_at_their_own_addresses() {
             "{{metadata: {{name: web-{at}, annotations: {{mizzen.dev/logs: on {at}}}}}, \
              spec: {{nodeName: node-{at}, {WEB}}}}}"
         );
-        cluster
-            .create("/api/v1/namespaces/default/pods", &text)
-            .await;
+        create(&cluster, &PODS, &text).await;
         let name = format!("web-{at}");
         until(&cluster, &name, "ready=True").await;
         let address = format!("127.0.0.{}", at + 1);
-        let pod = cluster.pod(&name).await;
+        let pod = get_pod(&cluster, &name).await;
         assert_eq!(pod["status"]["hostIP"].str(), address);
         assert_eq!(pod["status"]["hostIPs"][0]["ip"].str(), address);
         assert_eq!(log(&cluster, &name, "").await, (200, format!("on {at}\n")));
@@ -375,9 +356,7 @@ async fn unauthenticated_request_is_rejected() {
     let other = cluster(&authority, Some(authority.sign("jane"))).await;
     let nobody = cluster(&authority, None).await;
     for cluster in [&other, &nobody] {
-        cluster
-            .run_pod("web", r#"mizzen.dev/logs: "secret""#, WEB)
-            .await;
+        run_pod(&cluster, "web", r#"mizzen.dev/logs: "secret""#, WEB).await;
         until(cluster, "web", "ready=True").await;
     }
     let (code, message) = log(&other, "web", "").await;
@@ -392,19 +371,17 @@ async fn unauthenticated_request_is_rejected() {
 /// The response of the node proxy: the status code, and the body or the message.
 async fn proxied(cluster: &Cluster, node: usize, path: &str) -> (u16, String) {
     let path = format!("/api/v1/nodes/node-{node}/proxy{path}");
-    cluster.text(&path).await
+    text(cluster, &path).await
 }
 
 #[tokio::test]
 async fn node_proxy_lists_pods() {
     let cluster = trusted().await;
-    cluster
-        .run_pod("web", r#"mizzen.dev/logs: "hello""#, WEB)
-        .await;
+    run_pod(&cluster, "web", r#"mizzen.dev/logs: "hello""#, WEB).await;
     until(&cluster, "web", "ready=True").await;
     assert_eq!(proxied(&cluster, 0, "/healthz").await, (200, "ok".into()));
     let (code, pods) = proxied(&cluster, 0, "/pods").await;
-    let pods = crate::cluster::read(&pods);
+    let pods = read(&pods);
     assert_eq!((code, pods["kind"].str()), (200, "PodList"));
     let [pod] = pods["items"].list() else {
         panic!("{pods:?}")
@@ -412,7 +389,7 @@ async fn node_proxy_lists_pods() {
     assert_eq!(pod["metadata"]["name"].str(), "web");
     assert_eq!(pod["status"]["phase"].str(), "Running");
     let (code, pods) = proxied(&cluster, 1, "/pods/").await;
-    let pods = crate::cluster::read(&pods);
+    let pods = read(&pods);
     assert_eq!((code, pods["items"].list().len()), (200, 0));
     for (node, n_running) in [(0, 1), (1, 0)] {
         let (code, metrics) = proxied(&cluster, node, "/metrics").await;
@@ -426,7 +403,7 @@ async fn node_proxy_lists_pods() {
         );
     }
     let (code, summary) = proxied(&cluster, 0, "/stats/summary").await;
-    let summary = crate::cluster::read(&summary);
+    let summary = read(&summary);
     assert_eq!((code, summary["node"]["nodeName"].str()), (200, "node-0"));
     let pod = &summary["pods"][0];
     assert_eq!(pod["podRef"]["name"].str(), "web");
@@ -446,16 +423,13 @@ async fn node_proxy_lists_pods() {
 async fn node_proxy_is_authorized_by_subresource() {
     let authority = Authority::new();
     let cluster = cluster(&authority, Some(authority.sign("jane"))).await;
-    cluster.run_pod("web", "", WEB).await;
+    run_pod(&cluster, "web", "", WEB).await;
     until(&cluster, "web", "ready=True").await;
-    let group = "/apis/rbac.authorization.k8s.io/v1";
-    let role = "{metadata: {name: figures}, rules: [{apiGroups: [''], resources: [nodes/metrics, nodes/pods], verbs: [get]}]}";
-    cluster.create(&format!("{group}/clusterroles"), role).await;
-    let binding = "{metadata: {name: jane}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: figures}, \
+    let role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: figures}, rules: [{apiGroups: [''], resources: [nodes/metrics, nodes/pods], verbs: [get]}]}";
+    cluster.create(role).await;
+    let binding = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: jane}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: figures}, \
                    subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}";
-    cluster
-        .create(&format!("{group}/clusterrolebindings"), binding)
-        .await;
+    cluster.create(binding).await;
     for (path, refused) in [
         ("/metrics", ""),
         ("/pods", ""),
@@ -479,9 +453,7 @@ async fn node_proxy_is_authorized_by_subresource() {
 async fn certificate_of_another_authority_is_rejected() {
     let identity = Authority::new().sign("kube-apiserver-kubelet-client");
     let cluster = cluster(&Authority::new(), Some(identity)).await;
-    cluster
-        .run_pod("web", r#"mizzen.dev/logs: "secret""#, WEB)
-        .await;
+    run_pod(&cluster, "web", r#"mizzen.dev/logs: "secret""#, WEB).await;
     until(&cluster, "web", "ready=True").await;
     let (code, message) = log(&cluster, "web", "").await;
     assert_eq!(code, 500, "{message}");

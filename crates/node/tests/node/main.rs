@@ -1,7 +1,7 @@
 //! Nodes against a real server in the same process, on paused time.
 
 mod clock;
-mod cluster;
+mod fixtures;
 mod inputs;
 mod lifecycle;
 mod logs;

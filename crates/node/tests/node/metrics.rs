@@ -1,12 +1,14 @@
 //! `/metrics/resource` of a node through the API server, over a real connection and on real time.
 
-use crate::cluster::Cluster;
+use mizzen_testing::Cluster;
+
+use crate::fixtures::run_pod;
 use crate::logs::{Authority, cluster, until};
 
 const PATH: &str = "/metrics/resource";
 
 async fn report(cluster: &Cluster, node: &str, path: &str) -> Result<String, String> {
-    let report = mizzen_controlplane::get_from_kubelet(&cluster.server, node, path).await;
+    let report = mizzen_controlplane::get_from_kubelet(cluster.server(), node, path).await;
     let report = report.map_err(|status| status.message)?;
     Ok(String::from_utf8(report.into()).unwrap())
 }
@@ -19,7 +21,7 @@ async fn a_node_reports_its_own_pods() {
     let cluster = cluster(&authority, Some(identity)).await;
     let usage = "mizzen.dev/usage: 'cpu=250m,memory=64Mi'";
     let spec = "containers: [{name: web, image: web}]";
-    cluster.run_pod("web", usage, spec).await;
+    run_pod(&cluster, "web", usage, spec).await;
     until(&cluster, "web", "ready=True").await;
     let own = report(&cluster, "node-0", PATH).await.unwrap();
     let labels = r#"{container="web",namespace="default",pod="web"}"#;
@@ -56,18 +58,13 @@ async fn cpu_counters_never_fall() {
     let cluster = cluster(&authority, Some(identity)).await;
     let usage = "mizzen.dev/usage: 'cpu=900'";
     let spec = "containers: [{name: web, image: web}]";
-    cluster.run_pod("web", usage, spec).await;
+    run_pod(&cluster, "web", usage, spec).await;
     until(&cluster, "web", "ready=True").await;
     let mut last = [0.0; 3];
     for usage in ["cpu=900", "cpu=1m", "cpu=1m"] {
-        let change =
-            format!(r#"{{"metadata":{{"annotations":{{"mizzen.dev/usage":"{usage}"}}}}}}"#);
-        let api = &cluster.api;
-        let change = mizzen_value::json::parse(change.as_bytes()).unwrap();
-        let key = mizzen_sdk::Key::new("default", "web");
-        let patch = mizzen_sdk::dynamic::PatchType::Merge;
+        let change = format!("{{metadata: {{annotations: {{mizzen.dev/usage: '{usage}'}}}}}}");
         let pods = &mizzen_sdk::resource::PODS;
-        api.patch(pods, &key, "", patch, &change).await.unwrap();
+        cluster.patch(pods, "default/web", "", &change).await;
         let report = report(&cluster, "node-0", PATH).await.unwrap();
         let now = [
             r#"container_cpu_usage_seconds_total{container="web",namespace="default",pod="web"}"#,
@@ -87,7 +84,7 @@ async fn metrics_need_the_api_server_certificate() {
     for (identity, code) in [(Some(authority.sign("jane")), "403"), (None, "401")] {
         let cluster = cluster(&authority, identity).await;
         let spec = "containers: [{name: web, image: web}]";
-        cluster.run_pod("web", "", spec).await;
+        run_pod(&cluster, "web", "", spec).await;
         until(&cluster, "web", "ready=True").await;
         let refused = report(&cluster, "node-0", PATH).await.unwrap_err();
         assert!(refused.contains(code), "{refused}");

@@ -1,20 +1,22 @@
 //! Registration, heartbeats and removal of nodes.
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube::Client;
-use mizzen_apiserver::User;
 use mizzen_authorization::{Attributes, AttributesTarget, Authorizer, Decision, DecisionReason};
-use mizzen_controlplane::Plugins;
+use mizzen_controlplane::Options as ServerOptions;
+use mizzen_node::Options;
 use mizzen_registry::BoxFuture;
 use mizzen_sdk::Key;
-use mizzen_sdk::dynamic::{DeleteOptions, PatchType};
+use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::resource::{LEASES, NODES, PODS};
+use mizzen_testing::Cluster;
 use mizzen_value::value;
 
-use crate::cluster::{Cluster, show};
+use crate::fixtures::{delete_pod, events_of, get_pod, pass, run_pod, second, show, start};
 
 fn ready(node: &mizzen_sdk::Object) -> &mizzen_value::Value {
     let mut conditions = node["status"]["conditions"].list().iter();
@@ -25,8 +27,8 @@ fn ready(node: &mizzen_sdk::Object) -> &mizzen_value::Value {
 
 #[tokio::test(start_paused = true)]
 async fn node_is_registered_like_a_kubelet() {
-    let cluster = Cluster::with(1).await;
-    let node = cluster.get(&NODES, &Key::cluster("node-0")).await;
+    let cluster = start(1).await;
+    let node = cluster.object(&NODES, "node-0").await;
     assert_eq!(node.label("kubernetes.io/hostname"), Some("node-0"));
     assert_eq!(node["status"]["allocatable"]["pods"].str(), "110");
     assert_eq!(node["status"]["addresses"][0]["address"].str(), "127.0.0.1");
@@ -36,9 +38,7 @@ async fn node_is_registered_like_a_kubelet() {
         ("True", "KubeletReady")
     );
     assert_eq!(ready["message"].str(), "kubelet is posting ready status");
-    let lease = cluster
-        .get(&LEASES, &Key::new("kube-node-lease", "node-0"))
-        .await;
+    let lease = cluster.object(&LEASES, "kube-node-lease/node-0").await;
     assert_eq!(lease.owners()[0]["uid"].str(), node.uid());
     assert_eq!(lease["spec"]["holderIdentity"].str(), "node-0");
     assert_eq!(lease["spec"]["leaseDurationSeconds"].int(), 40);
@@ -53,10 +53,11 @@ async fn loopback_nodes_have_distinct_addresses() {
         ("192.0.2.7", ["192.0.2.7"; 3]),
         ("::1", ["::1"; 3]),
     ] {
-        let mut cluster = Cluster::new().await;
-        cluster.start(3, |options| options.address = first.parse().unwrap());
-        cluster.pass(1).await;
-        let nodes = cluster.list(&NODES).await;
+        let nodes = Cluster::builder().server_only().nodes(3);
+        let nodes = nodes.tune_nodes(move |options| options.address = first.parse().unwrap());
+        let cluster = nodes.start().await;
+        pass(&cluster, 1).await;
+        let nodes = cluster.objects(&NODES, "").await;
         let addresses: Vec<&str> = nodes
             .iter()
             .map(|node| node["status"]["addresses"][0]["address"].str())
@@ -67,90 +68,80 @@ async fn loopback_nodes_have_distinct_addresses() {
 
 #[tokio::test(start_paused = true)]
 async fn lease_and_status_heartbeat_intervals() {
-    let cluster = Cluster::with(1).await;
-    let lease = async || {
-        cluster
-            .get(&LEASES, &Key::new("kube-node-lease", "node-0"))
-            .await
-    };
-    let (mut seen, key) = (Vec::new(), Key::cluster("node-0"));
+    let cluster = start(1).await;
+    let lease = async || cluster.object(&LEASES, "kube-node-lease/node-0").await;
+    let (mut seen, key) = (Vec::new(), "node-0");
     for _ in 0..3 {
-        cluster.pass(10).await;
-        seen.push(Cluster::second(&lease().await["spec"]["renewTime"]));
+        pass(&cluster, 10).await;
+        seen.push(second(&lease().await["spec"]["renewTime"]));
     }
     assert_eq!(seen, [10, 20, 30]);
     let heartbeat =
-        async || Cluster::second(&ready(&cluster.get(&NODES, &key).await)["lastHeartbeatTime"]);
+        async || second(&ready(&cluster.object(&NODES, key).await)["lastHeartbeatTime"]);
     assert_eq!(heartbeat().await, 0);
-    cluster.pass(280).await;
+    pass(&cluster, 280).await;
     assert_eq!(heartbeat().await, 300);
     assert_eq!(
-        Cluster::second(&ready(&cluster.get(&NODES, &key).await)["lastTransitionTime"]),
+        second(&ready(&cluster.object(&NODES, key).await)["lastTransitionTime"]),
         0
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn not_ready_node_reports_ready_again() {
-    let cluster = Cluster::with(1).await;
-    let key = Key::cluster("node-0");
+    let cluster = start(1).await;
+    let key = "node-0";
     let dead = value!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" }] } });
     cluster
-        .api
-        .patch(&NODES, &key, "status", PatchType::Strategic, &dead)
+        .dynamic_client()
+        .patch(
+            &NODES,
+            &Key::cluster(key),
+            "status",
+            PatchType::Strategic,
+            &dead,
+        )
         .await
         .unwrap();
-    cluster.pass_millis(100).await;
+    cluster.advance(Duration::from_millis(100)).await;
     assert_eq!(
-        ready(&cluster.get(&NODES, &key).await)["reason"].str(),
+        ready(&cluster.object(&NODES, key).await)["reason"].str(),
         "KubeletReady"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn deleted_lease_is_recreated() {
-    let cluster = Cluster::with(1).await;
-    let key = Key::new("kube-node-lease", "node-0");
-    cluster
-        .api
-        .delete(&LEASES, &key, &DeleteOptions::default())
-        .await
-        .unwrap();
-    cluster.pass(10).await;
-    assert!(cluster.find(&LEASES, &key).await.is_some());
+    let cluster = start(1).await;
+    let key = "kube-node-lease/node-0";
+    cluster.delete(&LEASES, key).await;
+    pass(&cluster, 10).await;
+    assert!(cluster.find_object(&LEASES, key).await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn deleted_node_is_not_recreated() {
-    let cluster = Cluster::with(2).await;
-    let (node, lease) = (
-        Key::cluster("node-1"),
-        Key::new("kube-node-lease", "node-1"),
-    );
-    cluster
-        .api
-        .delete(&NODES, &node, &DeleteOptions::default())
-        .await
-        .unwrap();
-    cluster.pass_millis(100).await;
-    cluster
-        .api
-        .delete(&LEASES, &lease, &DeleteOptions::default())
-        .await
-        .unwrap();
-    cluster.pass(30).await;
-    assert!(cluster.find(&NODES, &node).await.is_none());
-    assert!(cluster.find(&LEASES, &lease).await.is_none());
+    let cluster = start(2).await;
+    let (node, lease) = ("node-1", "kube-node-lease/node-1");
+    cluster.delete(&NODES, node).await;
+    cluster.advance(Duration::from_millis(100)).await;
+    cluster.delete(&LEASES, lease).await;
+    pass(&cluster, 30).await;
+    assert!(cluster.find_object(&NODES, node).await.is_none());
+    assert!(cluster.find_object(&LEASES, lease).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn restarted_agent_updates_the_capacity() {
-    let mut cluster = Cluster::with(1).await;
-    let key = Key::cluster("node-0");
-    let before = cluster.get(&NODES, &key).await;
-    cluster.start(1, |options| options.capacity.set("cpu", "64"));
-    cluster.pass(1).await;
-    let after = cluster.get(&NODES, &key).await;
+    let cluster = start(1).await;
+    let key = "node-0";
+    let before = cluster.object(&NODES, key).await;
+    let larger = |options: &mut Options| options.capacity.set("cpu", "64");
+    cluster
+        .restart_with(|builder| builder.tune_nodes(larger))
+        .await;
+    pass(&cluster, 1).await;
+    let after = cluster.object(&NODES, key).await;
     assert_eq!(
         (after.uid(), after["status"]["allocatable"]["cpu"].str()),
         (before.uid(), "64")
@@ -159,14 +150,14 @@ async fn restarted_agent_updates_the_capacity() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_nodes_register_and_renew() {
-    let cluster = Cluster::with(1000).await;
-    cluster.pass(25).await;
-    assert_eq!(cluster.list(&NODES).await.len(), 1000);
-    let leases = cluster.list(&LEASES).await;
+    let cluster = start(1000).await;
+    pass(&cluster, 25).await;
+    assert_eq!(cluster.objects(&NODES, "").await.len(), 1000);
+    let leases = cluster.objects(&LEASES, "").await;
     assert_eq!(leases.len(), 1000);
     let late = leases
         .iter()
-        .filter(|lease| Cluster::second(&lease["spec"]["renewTime"]) < 15);
+        .filter(|lease| second(&lease["spec"]["renewTime"]) < 15);
     assert_eq!(late.count(), 0);
 }
 
@@ -193,38 +184,30 @@ impl Authorizer for Listener {
 #[tokio::test(start_paused = true)]
 async fn nodes_impersonate_their_own_user() {
     let listener = Arc::new(Listener::default());
-    let mut cluster = Cluster::set_up(|options| {
-        options.plugins = Plugins::alone();
+    let authorizer = listener.clone();
+    let listen = move |options: &mut ServerOptions| {
         options.plugins.enable("NodeRestriction").unwrap();
-        options.server.authorizers = vec![listener.clone()];
-    })
-    .await;
-    let server = cluster.server.clone();
-    cluster.start(2, |options| {
-        let client = move |name: &str| {
-            Client::new(server.in_process(User::node(name), "kubelet"), "default")
-        };
-        options.client_of = Arc::new(client);
-    });
-    cluster.pass_millis(500).await;
-    cluster
-        .run_pod("p", "", "containers: [{name: c, image: i}]")
-        .await;
-    cluster.pass(11).await;
+        options.server.authorizers = vec![authorizer.clone()];
+    };
+    let nodes = Cluster::builder().server_only().nodes(2);
+    let cluster = nodes.tune_server(listen).start().await;
+    cluster.advance(Duration::from_millis(500)).await;
+    run_pod(&cluster, "p", "", "containers: [{name: c, image: i}]").await;
+    pass(&cluster, 11).await;
     assert_eq!(
-        show(&cluster.pod("p").await),
+        show(&get_pod(&cluster, "p").await),
         "Running ready=True c=running"
     );
-    assert!(!cluster.told("p").await.is_empty());
-    cluster.delete_pod("p", None).await;
-    cluster.pass(31).await;
-    assert!(
-        cluster
-            .find(&PODS, &Key::new("default", "p"))
-            .await
-            .is_none()
-    );
-    let asked = listener.0.lock();
+    assert!(!events_of(&cluster, "p").await.is_empty());
+    delete_pod(&cluster, "p", None).await;
+    pass(&cluster, 31).await;
+    assert!(cluster.find_object(&PODS, "default/p").await.is_none());
+    let asked = std::mem::take(&mut *listener.0.lock()).into_iter();
+    let (asked, shared): (BTreeSet<String>, BTreeSet<String>) =
+        asked.partition(|asked| asked.starts_with("system:node:"));
+    // The agent reads for all nodes, and writes nothing.
+    let is_read = |asked: &String| asked.contains("agent list ") || asked.contains("agent watch ");
+    assert!(shared.iter().all(is_read), "{shared:?}");
     let expected = [
         "node-0 create events",
         "node-0 create leases",
@@ -242,5 +225,5 @@ async fn nodes_impersonate_their_own_user() {
         .iter()
         .map(|asked| format!("system:node:{asked}"))
         .collect();
-    assert_eq!(*asked, expected);
+    assert_eq!(asked, expected);
 }

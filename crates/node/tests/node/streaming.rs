@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mizzen_apiserver::{AnyServerCertificate, ClientIdentity};
-use mizzen_sdk::Key;
 use mizzen_sdk::resource::NODES;
+use mizzen_testing::{Builder, Cluster};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::cluster::Cluster;
+use crate::fixtures::{get_pod, run_pod, text};
 use crate::logs::{Authority, cluster, until};
 
 const WEB: &str = "containers: [{name: web, image: web, ports: [{containerPort: 80}]}]";
@@ -23,15 +23,13 @@ const WEB: &str = "containers: [{name: web, image: web, ports: [{containerPort: 
 async fn start() -> (Cluster, Authority) {
     let authority = Authority::new();
     let cluster = cluster(&authority, None).await;
-    cluster
-        .run_pod("web", r#"mizzen.dev/http: hello"#, WEB)
-        .await;
+    run_pod(&cluster, "web", r#"mizzen.dev/http: hello"#, WEB).await;
     until(&cluster, "web", "ready=True").await;
     (cluster, authority)
 }
 
 async fn dial(cluster: &Cluster, identity: Option<ClientIdentity>) -> TlsStream<TcpStream> {
-    let node = cluster.get(&NODES, &Key::new("", "node-0")).await;
+    let node = cluster.object(&NODES, "node-0").await;
     let port =
         u16::try_from(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int()).unwrap();
     let provider = Arc::new(ring::default_provider());
@@ -224,9 +222,13 @@ async fn websocket_exec_reports_output_and_exit() {
 async fn exec_ends_with_its_container() {
     let (cluster, authority) = start().await;
     let spec = "restartPolicy: Never, containers: [{name: web, image: web}]";
-    cluster
-        .run_pod("short", r#"mizzen.dev/simulate: "run 2s, exit""#, spec)
-        .await;
+    run_pod(
+        &cluster,
+        "short",
+        r#"mizzen.dev/simulate: "run 2s, exit""#,
+        spec,
+    )
+    .await;
     until(&cluster, "short", "ready=True").await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
     let headers = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n\
@@ -275,7 +277,7 @@ async fn attach_feeds_stdin_until_it_is_closed() {
     let spec = format!(
         "restartPolicy: Never, containers: [{{name: web, image: web, stdin: true, stdinOnce: true, {reads}}}]"
     );
-    cluster.run_pod("reads", "", &spec).await;
+    run_pod(&cluster, "reads", "", &spec).await;
     until(&cluster, "reads", "ready=True").await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
     let path = "/attach/default/reads/web?input=1&output=1&error=1";
@@ -295,7 +297,7 @@ async fn tty_shell_outlives_its_clients() {
     let authority = Authority::new();
     let cluster = cluster(&authority, Some(authority.sign(KUBELET_CLIENT))).await;
     let spec = "restartPolicy: Never, containers: [{name: web, image: web, stdin: true, tty: true, command: [sh]}]";
-    cluster.run_pod("shell", "", spec).await;
+    run_pod(&cluster, "shell", "", spec).await;
     until(&cluster, "shell", "ready=True").await;
     let attach = async |typed: &[u8], end: &str| {
         let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
@@ -308,9 +310,7 @@ async fn tty_shell_outlives_its_clients() {
     // The terminal echoes the input, and the next prompt follows.
     attach(b"\0X=1; nginx\r", "sh: nginx: not found\r\n").await;
     attach(b"\0echo x$X\r", "x1").await;
-    let (_, log) = cluster
-        .text("/api/v1/namespaces/default/pods/shell/log")
-        .await;
+    let (_, log) = text(&cluster, "/api/v1/namespaces/default/pods/shell/log").await;
     let lines = [
         "# X=1; nginx\r",
         "sh: nginx: not found\r",
@@ -339,7 +339,7 @@ async fn port_forward_connects_to_a_port() {
 
 #[tokio::test]
 async fn streams_end_with_the_agent() {
-    let (mut cluster, authority) = start().await;
+    let (cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
     let (code, ..) = ask(
         &mut stream,
@@ -348,7 +348,7 @@ async fn streams_end_with_the_agent() {
     )
     .await;
     assert_eq!(code, 101);
-    cluster.stop();
+    cluster.restart_with(Builder::server_only).await;
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
 }
@@ -356,11 +356,9 @@ async fn streams_end_with_the_agent() {
 #[tokio::test]
 async fn invalid_annotation_fails_the_pod() {
     let (cluster, _) = start().await;
-    cluster
-        .run_pod("bad", r#"mizzen.dev/http: "/: {status: 1}""#, WEB)
-        .await;
+    run_pod(&cluster, "bad", r#"mizzen.dev/http: "/: {status: 1}""#, WEB).await;
     until(&cluster, "bad", "Failed").await;
-    let pod = cluster.pod("bad").await;
+    let pod = get_pod(&cluster, "bad").await;
     assert_eq!(pod["status"]["reason"].str(), "InvalidSimulation");
     assert!(
         pod["status"]["message"]
