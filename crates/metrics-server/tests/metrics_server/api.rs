@@ -1,12 +1,16 @@
 //! What `metrics.k8s.io` answers.
 
+use mizzen_sdk::dynamic::DeleteOptions;
+use mizzen_sdk::{ResourceType, resource};
 use mizzen_value::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::fixtures::{get, pass, read, run_pod, start, start_at, table};
 
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 const ALL_PODS: &str = "/apis/metrics.k8s.io/v1beta1/pods";
 const PODS: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods";
+const API_SERVICES: ResourceType =
+    ResourceType::cluster("apiregistration.k8s.io", "v1", "apiservices", "APIService");
 const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io";
 
 /// Names with CPU and memory of a list.
@@ -28,24 +32,24 @@ fn usage(list: &Value) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn usage_of_nodes_and_pods_comes_from_annotations() {
-    let cluster = Cluster::new().await;
-    cluster.run_pod("a", "node-0", "cpu=250m,memory=64Mi").await;
-    cluster.run_pod("b", "node-1", "cpu=1500m").await;
-    cluster.run_pod("waiting", "", "cpu=1").await;
+    let cluster = start().await;
+    run_pod(&cluster, "a", "node-0", "cpu=250m,memory=64Mi").await;
+    run_pod(&cluster, "b", "node-1", "cpu=1500m").await;
+    run_pod(&cluster, "waiting", "", "cpu=1").await;
     cluster
         .create(
             "{apiVersion: v1, kind: Pod, metadata: {name: two, namespace: other}, \
              spec: {nodeName: node-0, containers: [{name: one, image: i}, {name: two, image: i}]}}",
         )
         .await;
-    cluster.pass(30).await;
-    let pods = cluster.read(ALL_PODS).await;
+    pass(&cluster, 30).await;
+    let pods = read(&cluster, ALL_PODS).await;
     assert_eq!(
         usage(&pods),
         ["a 250m 64Mi", "b 1500m 16Mi", "two 1m 16Mi 1m 16Mi"]
     );
     let pod = &pods["items"][0];
-    let now = mizzen_value::time::from_unix(crate::cluster::BEGIN + 36);
+    let now = mizzen_value::time::from_unix(1_700_000_000 + 36);
     assert_eq!(
         json::to_string(pod),
         format!(
@@ -55,7 +59,7 @@ async fn usage_of_nodes_and_pods_comes_from_annotations() {
         )
     );
     // A node has its pods and 50m of its own.
-    let nodes = cluster.read(NODES).await;
+    let nodes = read(&cluster, NODES).await;
     assert_eq!(usage(&nodes), ["node-0 302m 352Mi", "node-1 1550m 272Mi"]);
     assert_eq!(nodes["kind"].str(), "NodeMetricsList");
     assert!(nodes["metadata"].is_empty(), "{nodes:?}");
@@ -67,13 +71,13 @@ async fn usage_of_nodes_and_pods_comes_from_annotations() {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_are_selected_like_the_objects_that_they_are_of() {
-    let cluster = Cluster::new().await;
+    let cluster = start().await;
     for name in ["a", "b", "waiting"] {
         let node = if name == "waiting" { "" } else { "node-0" };
-        cluster.run_pod(name, node, "cpu=250m").await;
+        run_pod(&cluster, name, node, "cpu=250m").await;
     }
-    cluster.pass(30).await;
-    let selected = async |query: &str| usage(&cluster.read(&format!("{PODS}{query}")).await);
+    pass(&cluster, 30).await;
+    let selected = async |query: &str| usage(&read(&cluster, &format!("{PODS}{query}")).await);
     assert_eq!(selected("?labelSelector=app%3Db").await, ["b 250m 16Mi"]);
     assert_eq!(
         selected("?labelSelector=app%20in%20(a,waiting)").await,
@@ -85,15 +89,17 @@ async fn metrics_are_selected_like_the_objects_that_they_are_of() {
     );
     assert_eq!(
         usage(
-            &cluster
-                .read("/apis/metrics.k8s.io/v1beta1/namespaces/other/pods")
-                .await
+            &read(
+                &cluster,
+                "/apis/metrics.k8s.io/v1beta1/namespaces/other/pods"
+            )
+            .await
         ),
         [""; 0]
     );
-    let one = cluster.read(&format!("{PODS}/a")).await;
+    let one = read(&cluster, &format!("{PODS}/a")).await;
     assert_eq!(one["containers"][0]["usage"]["cpu"].str(), "250m");
-    let node = cluster.read(&format!("{NODES}/node-0")).await;
+    let node = read(&cluster, &format!("{NODES}/node-0")).await;
     assert_eq!(node["usage"]["cpu"].str(), "550m");
     let refusals = [
         (
@@ -110,7 +116,7 @@ async fn metrics_are_selected_like_the_objects_that_they_are_of() {
         ),
     ];
     for (path, code, message) in refusals {
-        let (found, status) = cluster.get(&path).await;
+        let (found, status) = get(&cluster, &path, "application/json").await;
         assert_eq!(found, code, "{path}");
         assert!(status["message"].str().contains(message), "{status:?}");
     }
@@ -118,58 +124,66 @@ async fn metrics_are_selected_like_the_objects_that_they_are_of() {
 
 #[tokio::test(start_paused = true)]
 async fn usage_follows_its_steps_and_a_changed_annotation() {
-    let cluster = Cluster::new().await;
-    cluster
-        .run_pod("a", "node-0", "cpu=100m for 1m then cpu=800m,memory=1Gi")
-        .await;
-    cluster.pass(30).await;
-    let used = async || usage(&cluster.read(PODS).await);
+    let cluster = start().await;
+    run_pod(
+        &cluster,
+        "a",
+        "node-0",
+        "cpu=100m for 1m then cpu=800m,memory=1Gi",
+    )
+    .await;
+    pass(&cluster, 30).await;
+    let used = async || usage(&read(&cluster, PODS).await);
     assert_eq!(used().await, ["a 100m 16Mi"]);
-    cluster.pass(90).await;
+    pass(&cluster, 90).await;
     assert_eq!(used().await, ["a 800m 1Gi"]);
     let change = r#"{"metadata":{"annotations":{"mizzen.dev/usage":"cpu=20m"}}}"#;
     cluster
-        .patch("/api/v1/namespaces/default/pods/a", change)
+        .patch(&resource::PODS, "default/a", "", change)
         .await;
-    cluster.pass(15).await;
+    pass(&cluster, 15).await;
     assert_eq!(used().await, ["a 20m 16Mi"]);
     let change = r#"{"metadata":{"annotations":{"mizzen.dev/usage":"cpu=2"}}}"#;
     cluster
-        .patch("/api/v1/namespaces/default/pods/a", change)
+        .patch(&resource::PODS, "default/a", "", change)
         .await;
-    cluster.pass(15).await;
+    pass(&cluster, 15).await;
     assert_eq!(used().await, ["a 2 16Mi"]);
     // The node's counter does not fall with the pod.
+    let now = DeleteOptions {
+        grace_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
     cluster
-        .delete("/api/v1/namespaces/default/pods/a?gracePeriodSeconds=0")
+        .delete_with(&resource::PODS, "default/a", &now)
         .await;
-    cluster.pass(15).await;
+    pass(&cluster, 15).await;
     assert_eq!(used().await, [""; 0]);
     assert_eq!(
-        usage(&cluster.read(NODES).await),
+        usage(&read(&cluster, NODES).await),
         ["node-0 50m 256Mi", "node-1 50m 256Mi"]
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_is_scraped_on_request_and_at_most_every_ten_seconds() {
-    let cluster = Cluster::new().await;
-    cluster.run_pod("a", "node-0", "cpu=100m").await;
-    cluster.pass(30).await;
+    let cluster = start().await;
+    run_pod(&cluster, "a", "node-0", "cpu=100m").await;
+    pass(&cluster, 30).await;
     let scraped = async || {
-        cluster.read(PODS).await["items"][0]["timestamp"]
+        read(&cluster, PODS).await["items"][0]["timestamp"]
             .str()
             .to_owned()
     };
     let first = scraped().await;
-    cluster.pass(8).await;
+    pass(&cluster, 8).await;
     assert_eq!(scraped().await, first, "it is fresh");
-    cluster.pass(4).await;
+    pass(&cluster, 4).await;
     let second = scraped().await;
     assert_ne!(second, first);
     // Were it scraped in the meantime, usage would be measured from that time on.
-    cluster.pass(30).await;
-    let window = cluster.read(PODS).await["items"][0]["window"]
+    pass(&cluster, 30).await;
+    let window = read(&cluster, PODS).await["items"][0]["window"]
         .str()
         .to_owned();
     let seconds: f64 = window.trim_end_matches('s').parse().unwrap();
@@ -178,42 +192,42 @@ async fn a_kubelet_is_scraped_on_request_and_at_most_every_ten_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_share_an_address_are_distinguished() {
-    let cluster = Cluster::with_nodes_at("::1".parse().unwrap()).await;
-    cluster.run_pod("a", "node-1", "cpu=250m").await;
-    cluster.pass(30).await;
+    let cluster = start_at("::1".parse().unwrap()).await;
+    run_pod(&cluster, "a", "node-1", "cpu=250m").await;
+    pass(&cluster, 30).await;
     assert_eq!(
-        usage(&cluster.read(NODES).await),
+        usage(&read(&cluster, NODES).await),
         ["node-0 50m 256Mi", "node-1 300m 272Mi"]
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_group_is_discovered_described_and_shown_as_a_table() {
-    let cluster = Cluster::new().await;
-    cluster.run_pod("a", "node-0", "cpu=250m").await;
-    cluster.pass(30).await;
+    let cluster = start().await;
+    run_pod(&cluster, "a", "node-0", "cpu=250m").await;
+    pass(&cluster, 30).await;
     assert_eq!(
-        cluster.table(PODS).await,
+        table(&cluster, PODS).await,
         ["Name cpu memory Window", "a 250m 16Mi 1s"]
     );
-    let groups = cluster.read("/apis").await;
+    let groups = read(&cluster, "/apis").await;
     let last = groups["groups"].list().last().unwrap();
     assert_eq!(last["name"].str(), "metrics.k8s.io");
-    let group = cluster.read("/apis/metrics.k8s.io").await;
+    let group = read(&cluster, "/apis/metrics.k8s.io").await;
     assert_eq!(group["preferredVersion"]["version"].str(), "v1beta1");
-    let resources = cluster.read("/apis/metrics.k8s.io/v1beta1").await;
+    let resources = read(&cluster, "/apis/metrics.k8s.io/v1beta1").await;
     assert_eq!(
         json::to_string(&resources["resources"]),
         r#"[{"name":"nodes","singularName":"","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},{"name":"pods","singularName":"","namespaced":true,"kind":"PodMetrics","verbs":["get","list"]}]"#
     );
-    let index = cluster.read("/openapi/v3").await;
+    let index = read(&cluster, "/openapi/v3").await;
     let url = &index["paths"]["apis/metrics.k8s.io/v1beta1"]["serverRelativeURL"];
-    let document = cluster.read(url.str()).await;
+    let document = read(&cluster, url.str()).await;
     assert!(document["paths"].get(NODES).is_some(), "{url:?}");
-    let document = cluster.read("/openapi/v2").await;
+    let document = read(&cluster, "/openapi/v2").await;
     assert!(document["paths"].get(ALL_PODS).is_some());
     assert!(document["paths"].get("/api/v1/pods").is_some());
-    let service = cluster.read(API_SERVICE).await;
+    let service = read(&cluster, API_SERVICE).await;
     assert_eq!(
         json::to_string(&service["spec"]),
         r#"{"group":"metrics.k8s.io","version":"v1beta1","groupPriorityMinimum":100,"versionPriority":100}"#
@@ -223,19 +237,23 @@ async fn the_group_is_discovered_described_and_shown_as_a_table() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_service_of_another_server_wins() {
-    let cluster = Cluster::new().await;
-    assert_eq!(usage(&cluster.read(PODS).await), [""; 0]);
+    let cluster = start().await;
+    assert_eq!(usage(&read(&cluster, PODS).await), [""; 0]);
     let change = r#"{"spec":{"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"none"}}}"#;
-    cluster.patch(API_SERVICE, change).await;
-    cluster.pass(60).await;
-    let service = cluster.read(API_SERVICE).await;
+    cluster
+        .patch(&API_SERVICES, "v1beta1.metrics.k8s.io", "", change)
+        .await;
+    pass(&cluster, 60).await;
+    let service = read(&cluster, API_SERVICE).await;
     assert_eq!(service["spec"]["service"]["name"].str(), "none");
     assert_eq!(
         service["status"]["conditions"][0]["reason"].str(),
         "ServiceNotFound"
     );
-    assert_eq!(cluster.get(PODS).await.0, 503);
-    cluster.delete(API_SERVICE).await;
-    cluster.pass(60).await;
-    assert_eq!(usage(&cluster.read(PODS).await), [""; 0]);
+    assert_eq!(get(&cluster, PODS, "application/json").await.0, 503);
+    cluster
+        .delete(&API_SERVICES, "v1beta1.metrics.k8s.io")
+        .await;
+    pass(&cluster, 60).await;
+    assert_eq!(usage(&read(&cluster, PODS).await), [""; 0]);
 }

@@ -1,8 +1,9 @@
 //! A HorizontalPodAutoscaler goes by what pods use.
 
+use mizzen_testing::Cluster;
 use mizzen_value::Value;
 
-use crate::cluster::Cluster;
+use crate::fixtures::{pass, read, start};
 
 const WEB: &str = "
 apiVersion: apps/v1
@@ -32,12 +33,12 @@ const AUTOSCALER: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpoda
 
 async fn replicas(cluster: &Cluster) -> i64 {
     let path = "/apis/apps/v1/namespaces/default/deployments/web";
-    cluster.read(path).await["spec"]["replicas"].int()
+    read(cluster, path).await["spec"]["replicas"].int()
 }
 
 /// Conditions, as `Type Status Reason`.
 async fn conditions(cluster: &Cluster) -> Vec<String> {
-    let autoscaler = cluster.read(AUTOSCALER).await;
+    let autoscaler = read(cluster, AUTOSCALER).await;
     let row = |condition: &Value| {
         let part = |field: &str| condition[field].str();
         format!("{} {} {}", part("type"), part("status"), part("reason"))
@@ -48,11 +49,11 @@ async fn conditions(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_is_scaled_out_and_in_as_its_usage_rises_and_falls() {
-    let cluster = Cluster::new().await;
-    cluster.create(WEB).await;
-    cluster.pass(100).await;
+    let cluster = start().await;
+    cluster.apply(WEB).await;
+    pass(&cluster, 100).await;
     assert_eq!(replicas(&cluster).await, 1, "as much is used as is meant");
-    let autoscaler = cluster.read(AUTOSCALER).await;
+    let autoscaler = read(&cluster, AUTOSCALER).await;
     let current = &autoscaler["status"]["currentMetrics"][0]["resource"]["current"];
     assert_eq!(current["averageUtilization"].int(), 50, "{autoscaler:?}");
     assert_eq!(current["averageValue"].str(), "100m");
@@ -65,7 +66,7 @@ async fn a_deployment_is_scaled_out_and_in_as_its_usage_rises_and_falls() {
         ]
     );
     // The pod uses four times as much from the second minute on.
-    cluster.pass(80).await;
+    pass(&cluster, 80).await;
     assert_eq!(replicas(&cluster).await, 4);
     assert!(
         conditions(&cluster)
@@ -73,17 +74,19 @@ async fn a_deployment_is_scaled_out_and_in_as_its_usage_rises_and_falls() {
             .contains(&"ScalingActive True ValidMetricFound".into())
     );
     // All pods are idle after eight minutes, which counts five minutes later.
-    cluster.pass(7 * 60).await;
+    pass(&cluster, 7 * 60).await;
     assert_eq!(
         replicas(&cluster).await,
         4,
         "fewer are wanted, but not for long"
     );
-    cluster.pass(5 * 60).await;
+    pass(&cluster, 5 * 60).await;
     assert_eq!(replicas(&cluster).await, 1);
-    let events = cluster
-        .read("/api/v1/namespaces/default/events?fieldSelector=reason%3DSuccessfulRescale")
-        .await;
+    let events = read(
+        &cluster,
+        "/api/v1/namespaces/default/events?fieldSelector=reason%3DSuccessfulRescale",
+    )
+    .await;
     let messages: Vec<&str> = events["items"]
         .list()
         .iter()

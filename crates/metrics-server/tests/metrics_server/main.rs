@@ -2,4 +2,4 @@
 
 mod api;
 mod autoscaler;
-mod cluster;
+mod fixtures;
