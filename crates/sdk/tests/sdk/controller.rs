@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::wire::Wire;
+use crate::start;
 
 /// Records the reconciled keys, and answers with `answer`.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl Running {
 }
 
 async fn context() -> Context {
-    Context::new(Wire::new().await.client()).named("test")
+    Context::new(start().await.client()).named("test")
 }
 
 async fn create(context: &Context, kind: &ResourceType, text: &str) -> Object {

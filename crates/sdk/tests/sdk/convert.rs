@@ -6,12 +6,12 @@ use std::time::Duration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use kube::core::crd::merge_crds;
-use kube::{Client, CustomResource, CustomResourceExt as _};
-use mizzen_apiserver::User;
+use kube::{CustomResource, CustomResourceExt as _};
 use mizzen_sdk::Object;
 use mizzen_sdk::convert::{Convert, ConvertError, ConvertTo, check_round_trip_of};
 use mizzen_sdk::discover::{RegisterError, Scheme, SchemeError};
 use mizzen_sdk::webhook::{CertificateRotator, Endpoint, RotationOptions, Server};
+use mizzen_testing::Cluster;
 use proptest::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -339,8 +339,13 @@ fn defaults_are_applied_in_order() {
 
 #[tokio::test]
 async fn a_scheme_is_the_conversion_webhook_of_a_definition() {
-    let server = mizzen_controlplane::in_memory().await;
-    let client = Client::new(server.in_process(User::master("alice"), "test"), "default");
+    let cluster = Cluster::builder()
+        .server_only()
+        .without_bootstrap()
+        .real_time()
+        .start()
+        .await;
+    let client = cluster.client();
     let definition = merge_crds(vec![v1::Oven::crd(), v2::Oven::crd()], "v2").unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     definitions

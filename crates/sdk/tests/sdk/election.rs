@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 use mizzen_sdk::election::{Election, Options, SetupError};
 use mizzen_sdk::event::{ApiSink, Broadcaster};
 use mizzen_sdk::metrics::Families;
@@ -14,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::wire::Wire;
+use crate::{send, start};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/test";
@@ -54,13 +56,13 @@ fn options(name: &str) -> Options {
 
 /// Runs for election and leads for `time`.
 fn stand(
-    wire: &Wire,
+    client: Client,
     leaders: &LeaderRecord,
     options: Options,
     time: Duration,
 ) -> JoinHandle<Option<()>> {
     let (leaders, name) = (leaders.clone(), options.identity.clone());
-    let election = Election::new(wire.client(), "default", "test", options).unwrap();
+    let election = Election::new(client, "default", "test", options).unwrap();
     tokio::spawn(election.lead(async move {
         let _term = leaders.begin_term(&name);
         sleep(time).await;
@@ -69,10 +71,10 @@ fn stand(
 
 #[tokio::test(start_paused = true)]
 async fn released_lease_is_acquired_at_once() {
-    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-    let a = stand(&wire, &leaders, options("a"), 60 * SECOND);
+    let (cluster, leaders) = (start().await, LeaderRecord::default());
+    let a = stand(cluster.client(), &leaders, options("a"), 60 * SECOND);
     sleep(SECOND).await;
-    let b = stand(&wire, &leaders, options("b"), 10 * SECOND);
+    let b = stand(cluster.client(), &leaders, options("b"), 10 * SECOND);
     sleep(58 * SECOND).await;
     assert_eq!(leaders.history(), ["+a"]);
     assert_eq!(a.await.unwrap(), Some(()));
@@ -83,17 +85,17 @@ async fn released_lease_is_acquired_at_once() {
         "it waited although the lease was given back"
     );
     assert_eq!(leaders.history(), ["+a", "-a", "+b", "-b"]);
-    let lease = wire.send("GET", LEASE, Value::Null).await;
+    let lease = send(&cluster, "GET", LEASE, Value::Null).await;
     assert_eq!(lease["spec"]["holderIdentity"], "");
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn expired_lease_is_acquired() {
-    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-    let a = stand(&wire, &leaders, options("a"), 3600 * SECOND);
+    let (cluster, leaders) = (start().await, LeaderRecord::default());
+    let a = stand(cluster.client(), &leaders, options("a"), 3600 * SECOND);
     sleep(30 * SECOND).await;
-    let b = stand(&wire, &leaders, options("b"), SECOND);
+    let b = stand(cluster.client(), &leaders, options("b"), SECOND);
     sleep(5 * SECOND).await;
     a.abort();
     let vanished = Instant::now();
@@ -105,11 +107,11 @@ async fn expired_lease_is_acquired() {
 
 #[tokio::test(start_paused = true)]
 async fn disconnected_leader_stops_before_the_next_leads() {
-    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-    let (near, far) = (wire.another(), wire.another());
-    let a = stand(&near, &leaders, options("a"), 3600 * SECOND);
+    let (cluster, leaders) = (start().await, LeaderRecord::default());
+    let (near, far) = (Wire::to(&cluster), Wire::to(&cluster));
+    let a = stand(near.client(), &leaders, options("a"), 3600 * SECOND);
     sleep(30 * SECOND).await;
-    let b = stand(&far, &leaders, options("b"), SECOND);
+    let b = stand(far.client(), &leaders, options("b"), SECOND);
     sleep(7 * SECOND).await;
     near.cut_off();
     let cut = Instant::now();
@@ -131,15 +133,15 @@ async fn tolerated_clock_drift_allows_one_leader() {
     let drift = plain.tolerated_drift();
     assert!((drift - 0.2).abs() < 1e-9, "{drift}");
     for offset in 0..20 {
-        let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-        let (near, far) = (wire.another(), wire.another());
+        let (cluster, leaders) = (start().await, LeaderRecord::default());
+        let (near, far) = (Wire::to(&cluster), Wire::to(&cluster));
         // The reader's clock decides about the lease duration, so that it must not exceed the fast clock's wait.
         let slow = Options {
             lease_duration: 12 * SECOND,
             renew_deadline: plain.renew_deadline.mul_f64(1.0 + drift - 0.01),
             ..options("a")
         };
-        let a = stand(&near, &leaders, slow, 3600 * SECOND);
+        let a = stand(near.client(), &leaders, slow, 3600 * SECOND);
         sleep(30 * SECOND).await;
         let fast = Options {
             lease_duration: plain.lease_duration.mul_f64(1.0 - drift + 0.01),
@@ -147,7 +149,7 @@ async fn tolerated_clock_drift_allows_one_leader() {
             retry_period: Duration::from_millis(100),
             ..options("b")
         };
-        let b = stand(&far, &leaders, fast, SECOND);
+        let b = stand(far.client(), &leaders, fast, SECOND);
         sleep(Duration::from_millis(7_000 + 100 * offset)).await;
         near.cut_off();
         a.await.unwrap();
@@ -158,8 +160,8 @@ async fn tolerated_clock_drift_allows_one_leader() {
 
 #[tokio::test(start_paused = true)]
 async fn lease_without_holder_is_acquired_at_once() {
-    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-    let a = stand(&wire, &leaders, options("a"), 3600 * SECOND);
+    let (cluster, leaders) = (start().await, LeaderRecord::default());
+    let a = stand(cluster.client(), &leaders, options("a"), 3600 * SECOND);
     sleep(30 * SECOND).await;
     a.abort();
     let _ = a.await;
@@ -168,23 +170,25 @@ async fn lease_without_holder_is_acquired_at_once() {
         has_ended: Arc::new(|holder| holder == "a"),
         ..options("b")
     };
-    stand(&wire, &leaders, heir, SECOND).await.unwrap();
+    stand(cluster.client(), &leaders, heir, SECOND)
+        .await
+        .unwrap();
     assert!(
         vanished.elapsed() < 2 * SECOND,
         "it took {:?}",
         vanished.elapsed()
     );
-    let lease = wire.send("GET", LEASE, Value::Null).await;
+    let lease = send(&cluster, "GET", LEASE, Value::Null).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn leadership_changes_are_recorded_as_events() {
-    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-    let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core(wire.client()))]);
+    let (cluster, leaders) = (start().await, LeaderRecord::default());
+    let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core(cluster.client()))]);
     let recorder = Some(broadcaster.recorder("shop", ""));
     stand(
-        &wire,
+        cluster.client(),
         &leaders,
         Options {
             recorder,
@@ -195,9 +199,13 @@ async fn leadership_changes_are_recorded_as_events() {
     .await
     .unwrap();
     broadcaster.stop().await;
-    let events = wire
-        .send("GET", "/api/v1/namespaces/default/events", Value::Null)
-        .await;
+    let events = send(
+        &cluster,
+        "GET",
+        "/api/v1/namespaces/default/events",
+        Value::Null,
+    )
+    .await;
     let told: Vec<String> = events["items"]
         .as_array()
         .unwrap()
@@ -234,8 +242,8 @@ fn told(event: &Value) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn election_errors_name_the_cause() {
-    let wire = Wire::new().await;
-    let election = Election::new(wire.client(), "nowhere", "test", options("a")).unwrap();
+    let cluster = start().await;
+    let election = Election::new(cluster.client(), "nowhere", "test", options("a")).unwrap();
     let mut observer = election.observe();
     let waiting = tokio::spawn(election.lead(std::future::pending::<()>()));
     let state = timeout(60 * SECOND, observer.changed())
@@ -250,9 +258,8 @@ async fn election_errors_name_the_cause() {
 
 #[tokio::test(start_paused = true)]
 async fn unchanged_lease_is_renewed_without_a_get() {
-    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-    let reading = wire.another();
-    let leading = stand(&wire, &leaders, options("a"), 3600 * SECOND);
+    let (cluster, leaders) = (start().await, LeaderRecord::default());
+    let leading = stand(cluster.client(), &leaders, options("a"), 3600 * SECOND);
     sleep(10 * SECOND).await;
     let renewed = |lease: &Value| {
         lease["metadata"]["resourceVersion"]
@@ -260,13 +267,13 @@ async fn unchanged_lease_is_renewed_without_a_get() {
             .unwrap()
             .to_owned()
     };
-    let before = reading.send("GET", LEASE, Value::Null).await;
+    let before = send(&cluster, "GET", LEASE, Value::Null).await;
     // After a foreign write, the next renewal reads the lease again and succeeds.
     let mut touched = before.clone();
     touched["metadata"]["labels"] = serde_json::json!({"by": "somebody"});
-    let touched = reading.send("PUT", LEASE, touched).await;
+    let touched = send(&cluster, "PUT", LEASE, touched).await;
     sleep(20 * SECOND).await;
-    let after = reading.send("GET", LEASE, Value::Null).await;
+    let after = send(&cluster, "GET", LEASE, Value::Null).await;
     assert_ne!(renewed(&touched), renewed(&after));
     assert_eq!(after["metadata"]["labels"]["by"], "somebody");
     assert_eq!(leaders.history(), ["+a"]);
@@ -275,11 +282,10 @@ async fn unchanged_lease_is_renewed_without_a_get() {
 
 #[tokio::test(start_paused = true)]
 async fn election_observer_reports_leader_and_health() {
-    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-    stand(&wire, &leaders, options("a"), 3600 * SECOND);
+    let (cluster, leaders) = (start().await, LeaderRecord::default());
+    stand(cluster.client(), &leaders, options("a"), 3600 * SECOND);
     sleep(SECOND).await;
-    let way = wire.another();
-    let election = Election::new(way.client(), "default", "test", options("b")).unwrap();
+    let election = Election::new(cluster.client(), "default", "test", options("b")).unwrap();
     let mut observer = election.observe();
     let waiting = tokio::spawn(election.lead(std::future::pending::<()>()));
     let state = timeout(60 * SECOND, observer.changed())
@@ -294,7 +300,7 @@ async fn election_observer_reports_leader_and_health() {
     );
     waiting.abort();
 
-    let own = Election::new(way.client(), "default", "other", options("c")).unwrap();
+    let own = Election::new(cluster.client(), "default", "other", options("c")).unwrap();
     let observer = own.observe();
     // The work blocks the renewal, as in a process that hangs.
     let leading = own.lead(async { sleep(SECOND).await });
@@ -315,7 +321,7 @@ async fn election_observer_reports_leader_and_health() {
 
 #[tokio::test]
 async fn invalid_durations_are_rejected() {
-    let client = Wire::new().await.client();
+    let client = start().await.client();
     let check = |options: Options, expected: SetupError| {
         assert_eq!(
             Election::new(client.clone(), "default", "test", options).err(),
@@ -352,8 +358,8 @@ fn clock(offset: &Arc<AtomicI64>) -> mizzen_sdk::clock::Clock {
 #[tokio::test(start_paused = true)]
 async fn wall_clock_step_changes_no_leader() {
     for step in [-3600, 3600] {
-        let (wire, leaders, offset) = (
-            Wire::new().await,
+        let (cluster, leaders, offset) = (
+            start().await,
             LeaderRecord::default(),
             Arc::new(AtomicI64::new(0)),
         );
@@ -361,9 +367,9 @@ async fn wall_clock_step_changes_no_leader() {
             clock: clock(&offset),
             ..options(name)
         };
-        let a = stand(&wire, &leaders, with_clock("a"), 3600 * SECOND);
+        let a = stand(cluster.client(), &leaders, with_clock("a"), 3600 * SECOND);
         sleep(10 * SECOND).await;
-        let b = stand(&wire, &leaders, with_clock("b"), 10 * SECOND);
+        let b = stand(cluster.client(), &leaders, with_clock("b"), 10 * SECOND);
         sleep(30 * SECOND).await;
         offset.store(step, Ordering::Relaxed);
         sleep(300 * SECOND).await;
@@ -383,10 +389,10 @@ async fn wall_clock_step_changes_no_leader() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_suspend_there_is_one_leader() {
-    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
-    let _a = stand(&wire, &leaders, options("a"), 7200 * SECOND);
+    let (cluster, leaders) = (start().await, LeaderRecord::default());
+    let _a = stand(cluster.client(), &leaders, options("a"), 7200 * SECOND);
     sleep(10 * SECOND).await;
-    let _b = stand(&wire, &leaders, options("b"), 7200 * SECOND);
+    let _b = stand(cluster.client(), &leaders, options("b"), 7200 * SECOND);
     sleep(30 * SECOND).await;
     tokio::time::advance(3600 * SECOND).await;
     // Two leaders at once would have panicked in `LeaderRecord::begin_term`.

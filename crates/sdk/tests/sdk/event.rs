@@ -11,7 +11,7 @@ use mizzen_sdk::clock::Clock;
 use mizzen_sdk::event::{ApiSink, Broadcaster, CorrelatedEvent, Limits, Note, Sink};
 use serde_json::{Value, json};
 
-use crate::wire::Wire;
+use crate::{send, start};
 
 /// A clock that only a test moves.
 #[derive(Clone, Default)]
@@ -104,12 +104,12 @@ async fn similar_events_are_aggregated() {
 
 #[tokio::test(start_paused = true)]
 async fn aggregated_events_name_the_reporter_in_the_source_only() {
-    let wire = Wire::new().await;
+    let cluster = start().await;
     let limits = Limits {
         similar: 2,
         ..Limits::default()
     };
-    let sink = Box::new(ApiSink::core(wire.client()));
+    let sink = Box::new(ApiSink::core(cluster.client()));
     let broadcaster = Broadcaster::with(vec![sink], limits, Hands::default().clock());
     let recorder = broadcaster.recorder("tester", "");
     for message in ["one", "two"] {
@@ -119,7 +119,7 @@ async fn aggregated_events_name_the_reporter_in_the_source_only() {
         );
     }
     broadcaster.stop().await;
-    let list = wire.send("GET", "/api/v1/events", Value::Null).await;
+    let list = send(&cluster, "GET", "/api/v1/events", Value::Null).await;
     let mut events: Vec<_> = list["items"].as_array().unwrap().iter().collect();
     events.sort_by_key(|event| event["message"].to_string());
     let reporters: Vec<_> = events
@@ -216,11 +216,11 @@ async fn recording_never_blocks_and_dropped_events_are_counted() {
 #[tokio::test(start_paused = true)]
 async fn events_are_written_to_both_apis_with_counts() {
     for core in [true, false] {
-        let wire = Wire::new().await;
+        let cluster = start().await;
         let sink = if core {
-            ApiSink::core(wire.client())
+            ApiSink::core(cluster.client())
         } else {
-            ApiSink::new(wire.client())
+            ApiSink::new(cluster.client())
         };
         let broadcaster = Broadcaster::with(
             vec![Box::new(sink)],
@@ -240,7 +240,7 @@ async fn events_are_written_to_both_apis_with_counts() {
         } else {
             "/apis/events.k8s.io/v1/events"
         };
-        let list = wire.send("GET", path, Value::Null).await;
+        let list = send(&cluster, "GET", path, Value::Null).await;
         let items = list["items"].as_array().unwrap();
         assert_eq!(items.len(), 1, "{items:?}");
         let event = &items[0];
@@ -265,8 +265,8 @@ async fn events_are_written_to_both_apis_with_counts() {
 
 /// The stored events after one record.
 async fn recorded(regarding: ObjectReference, note: Note) -> Value {
-    let wire = Wire::new().await;
-    let sink = ApiSink::new(wire.client());
+    let cluster = start().await;
+    let sink = ApiSink::new(cluster.client());
     let broadcaster = Broadcaster::with(
         vec![Box::new(sink)],
         Limits::default(),
@@ -276,8 +276,13 @@ async fn recorded(regarding: ObjectReference, note: Note) -> Value {
         .recorder("example.com/tester", "tester-0")
         .record(&regarding, note);
     broadcaster.stop().await;
-    wire.send("GET", "/apis/events.k8s.io/v1/events", Value::Null)
-        .await["items"]
+    send(
+        &cluster,
+        "GET",
+        "/apis/events.k8s.io/v1/events",
+        Value::Null,
+    )
+    .await["items"]
         .clone()
 }
 
@@ -310,8 +315,8 @@ async fn event_names_are_valid_for_any_object_name() {
 
 #[tokio::test(start_paused = true)]
 async fn expired_event_is_created_again() {
-    let wire = Wire::new().await;
-    let sink = ApiSink::core(wire.client());
+    let cluster = start().await;
+    let sink = ApiSink::core(cluster.client());
     let broadcaster = Broadcaster::with(
         vec![Box::new(sink)],
         Limits::default(),
@@ -321,17 +326,16 @@ async fn expired_event_is_created_again() {
     let path = "/api/v1/namespaces/default/events";
     recorder.record(&object("a"), Note::normal("Tested", "Testing", "x"));
     let name = loop {
-        let list = wire.send("GET", path, Value::Null).await;
+        let list = send(&cluster, "GET", path, Value::Null).await;
         if let Some(name) = list["items"][0]["metadata"]["name"].as_str() {
             break name.to_string();
         }
         tokio::task::yield_now().await;
     };
-    wire.send("DELETE", &format!("{path}/{name}"), Value::Null)
-        .await;
+    send(&cluster, "DELETE", &format!("{path}/{name}"), Value::Null).await;
     recorder.record(&object("a"), Note::normal("Tested", "Testing", "x"));
     broadcaster.stop().await;
-    let list = wire.send("GET", path, Value::Null).await;
+    let list = send(&cluster, "GET", path, Value::Null).await;
     assert_eq!(list["items"][0]["count"], 2);
 }
 

@@ -10,6 +10,7 @@ use mizzen_sdk::{Key, Object};
 use tokio::time::{Instant, timeout};
 
 use crate::informer::{MINUTE, PATH, change, create};
+use crate::start;
 use crate::wire::{End, Wire};
 
 fn entry(name: &str, uid: &str, version: u64) -> Entry<Object> {
@@ -120,9 +121,10 @@ async fn take(fifo: &DeltaFifo<Object>, store: &Store<Object>) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn reflector_resyncs_periodically_across_watches() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    create(&wire, "b").await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
+    create(&cluster, "a").await;
+    create(&cluster, "b").await;
     let store = Store::new();
     let fifo = DeltaFifo::new(store.clone());
     let source = ListWatch::at(wire.client(), PATH);
@@ -135,7 +137,7 @@ async fn reflector_resyncs_periodically_across_watches() {
     tokio::time::sleep(MINUTE).await;
     wire.hang_up(End::Closed);
     tokio::time::sleep(8 * MINUTE).await;
-    change(&wire, "a", 1).await;
+    change(&cluster, "a", 1).await;
     tokio::time::sleep(3 * MINUTE).await;
     assert_eq!(take(&fifo, &store).await, ["here a", "sync b"]);
     loop {
@@ -156,11 +158,11 @@ async fn reflector_resyncs_periodically_across_watches() {
 
 #[tokio::test(start_paused = true)]
 async fn reflector_without_a_period_never_resyncs() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
+    let cluster = start().await;
+    create(&cluster, "a").await;
     let store = Store::new();
     let fifo = DeltaFifo::new(store.clone());
-    let source = ListWatch::at(wire.client(), PATH);
+    let source = ListWatch::at(cluster.client(), PATH);
     let running = tokio::spawn(Reflector::<Object, _>::new(source, fifo.clone()).run());
     assert_eq!(take(&fifo, &store).await, ["here a"]);
     let quiet = timeout(Duration::from_secs(3600), async {

@@ -6,16 +6,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
 use mizzen_sdk::Key;
 use mizzen_sdk::cache::Version;
 use mizzen_sdk::informer::{
     Event, Factory, FactoryOptions, Handler, HandlerOptions, Informer, Options,
 };
 use mizzen_sdk::watch::{Initial, ListWatch};
+use mizzen_testing::Cluster;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::wire::Wire;
+use crate::{send, start};
 
 pub(crate) const PATH: &str = "/api/v1/namespaces/default/configmaps";
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
@@ -61,8 +64,9 @@ pub(crate) fn step(entry: &mizzen_sdk::cache::Entry<ConfigMap>) -> String {
         .unwrap_or_default()
 }
 
-pub(crate) async fn create(wire: &Wire, name: &str) -> Value {
-    wire.send(
+pub(crate) async fn create(cluster: &Cluster, name: &str) -> Value {
+    send(
+        cluster,
         "POST",
         PATH,
         json!({"metadata": {"name": name}, "data": {"step": "0"}}),
@@ -70,8 +74,9 @@ pub(crate) async fn create(wire: &Wire, name: &str) -> Value {
     .await
 }
 
-pub(crate) async fn change(wire: &Wire, name: &str, step: usize) -> Value {
-    wire.send(
+pub(crate) async fn change(cluster: &Cluster, name: &str, step: usize) -> Value {
+    send(
+        cluster,
         "PATCH",
         &format!("{PATH}/{name}"),
         json!({"data": {"step": step.to_string()}}),
@@ -79,24 +84,24 @@ pub(crate) async fn change(wire: &Wire, name: &str, step: usize) -> Value {
     .await
 }
 
-async fn delete(wire: &Wire, name: &str) {
-    wire.send("DELETE", &format!("{PATH}/{name}"), Value::Null)
-        .await;
+async fn delete(cluster: &Cluster, name: &str) {
+    send(cluster, "DELETE", &format!("{PATH}/{name}"), Value::Null).await;
 }
 
-pub(crate) fn informer(wire: &Wire) -> Informer<ConfigMap> {
-    Informer::new(ListWatch::namespaced(wire.client(), "default"))
+pub(crate) fn informer(client: Client) -> Informer<ConfigMap> {
+    Informer::new(ListWatch::namespaced(client, "default"))
 }
 
 /// A server with one object, a synced informer and the first events of its handler.
-async fn follow() -> (Wire, Informer<ConfigMap>, Diary) {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    let (informer, diary) = (informer(&wire), Diary::default());
+async fn follow() -> (Cluster, Wire, Informer<ConfigMap>, Diary) {
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
+    create(&cluster, "a").await;
+    let (informer, diary) = (informer(wire.client()), Diary::default());
     let registration = informer.add_handler(diary.handler());
     informer.start();
     registration.wait_for_sync().await;
-    (wire, informer, diary)
+    (cluster, wire, informer, diary)
 }
 
 pub(crate) fn version(written: &Value) -> Version {
@@ -124,13 +129,13 @@ pub(crate) fn names(informer: &Informer<ConfigMap>) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn cache_and_handlers_follow_all_changes() {
-    let (wire, informer, diary) = follow().await;
+    let (cluster, _, informer, diary) = follow().await;
     assert_eq!(diary.take(), ["+a"]);
 
-    change(&wire, "a", 1).await;
-    let written = create(&wire, "b").await;
-    delete(&wire, "a").await;
-    let last = change(&wire, "b", 2).await;
+    change(&cluster, "a", 1).await;
+    let written = create(&cluster, "b").await;
+    delete(&cluster, "a").await;
+    let last = change(&cluster, "b", 2).await;
     see(&informer, &written).await;
     see(&informer, &last).await;
     tokio::task::yield_now().await;
@@ -152,9 +157,10 @@ async fn cache_and_handlers_follow_all_changes() {
 #[tokio::test(start_paused = true)]
 async fn initial_state_is_listed_or_streamed() {
     for initial in [Initial::Pages(2), Initial::Pages(0), Initial::Stream] {
-        let wire = Wire::new().await;
+        let cluster = start().await;
+        let wire = Wire::to(&cluster);
         for name in ["a", "b", "c", "d", "e"] {
-            create(&wire, name).await;
+            create(&cluster, name).await;
         }
         let mut source = ListWatch::namespaced(wire.client(), "default");
         source.initial = initial;
@@ -167,7 +173,7 @@ async fn initial_state_is_listed_or_streamed() {
         let mut heard = diary.take();
         heard.sort();
         assert_eq!(heard, ["+a", "+b", "+c", "+d", "+e"], "{initial:?}");
-        let written = change(&wire, "c", 7).await;
+        let written = change(&cluster, "c", 7).await;
         see(&informer, &written).await;
         let n_lists = wire.n_lists.load(Ordering::Relaxed);
         let expected = match initial {
@@ -181,8 +187,9 @@ async fn initial_state_is_listed_or_streamed() {
 
 #[tokio::test(start_paused = true)]
 async fn watch_list_falls_back_to_list() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
+    create(&cluster, "a").await;
     wire.faults(|faults| faults.refused = vec![422]);
     let mut source = ListWatch::namespaced(wire.client(), "default");
     source.initial = Initial::Stream;
@@ -197,18 +204,19 @@ async fn watch_list_falls_back_to_list() {
 
 #[tokio::test(start_paused = true)]
 async fn broken_watch_loses_and_repeats_nothing() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
+    create(&cluster, "a").await;
     for cut in (0..2_000).step_by(7) {
-        change(&wire, "a", 0).await;
-        let (informer, diary) = (informer(&wire), Diary::default());
+        change(&cluster, "a", 0).await;
+        let (informer, diary) = (informer(wire.client()), Diary::default());
         wire.faults(|faults| faults.cuts = vec![cut]);
         let registration = informer.add_handler(diary.handler());
         informer.start();
         registration.wait_for_sync().await;
         let mut last = Value::Null;
         for step in 1..=5 {
-            last = change(&wire, "a", step).await;
+            last = change(&cluster, "a", step).await;
             tokio::task::yield_now().await;
         }
         see(&informer, &last).await;
@@ -224,11 +232,12 @@ async fn broken_watch_loses_and_repeats_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn expired_watch_relists_and_reports_missed_deletions() {
-    let wire = Wire::new().await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
     for name in ["a", "b"] {
-        create(&wire, name).await;
+        create(&cluster, name).await;
     }
-    let (informer, diary) = (informer(&wire), Diary::default());
+    let (informer, diary) = (informer(wire.client()), Diary::default());
     let gone = json!({"type": "ERROR", "object": {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "too old resource version: 1 (2)", "reason": "Expired", "code": 410,
@@ -241,9 +250,9 @@ async fn expired_watch_relists_and_reports_missed_deletions() {
     registration.wait_for_sync().await;
     *seen.lock() = true;
     let recreated = {
-        delete(&wire, "a").await;
-        delete(&wire, "b").await;
-        create(&wire, "b").await
+        delete(&cluster, "a").await;
+        delete(&cluster, "b").await;
+        create(&cluster, "b").await
     };
     see(&informer, &recreated).await;
     tokio::task::yield_now().await;
@@ -263,10 +272,10 @@ async fn expired_watch_relists_and_reports_missed_deletions() {
 
 #[tokio::test(start_paused = true)]
 async fn informer_survives_a_server_restart() {
-    let (wire, informer, diary) = follow().await;
+    let (cluster, wire, informer, diary) = follow().await;
     for step in 1..5 {
         wire.restart();
-        let written = change(&wire, "a", step).await;
+        let written = change(&cluster, "a", step).await;
         see(&informer, &written).await;
     }
     tokio::task::yield_now().await;
@@ -276,7 +285,8 @@ async fn informer_survives_a_server_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_reported_with_growing_back_off() {
-    let wire = Wire::new().await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
     wire.faults(|faults| faults.refused = vec![500, 503, 500]);
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = errors.clone();
@@ -290,7 +300,7 @@ async fn failures_are_reported_with_growing_back_off() {
     let start = tokio::time::Instant::now();
     informer.start();
     informer.wait_for_sync().await;
-    let written = create(&wire, "a").await;
+    let written = create(&cluster, "a").await;
     see(&informer, &written).await;
     assert_eq!(errors.lock().len(), 3);
     assert_eq!(start.elapsed(), Duration::from_millis(800 + 1600 + 3200));
@@ -298,12 +308,12 @@ async fn failures_are_reported_with_growing_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn late_handler_gets_the_current_state_first() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    let informer = informer(&wire);
+    let cluster = start().await;
+    create(&cluster, "a").await;
+    let informer = informer(cluster.client());
     informer.start();
     informer.wait_for_sync().await;
-    let written = create(&wire, "b").await;
+    let written = create(&cluster, "b").await;
     see(&informer, &written).await;
     let diary = Diary::default();
     let registration = informer.add_handler(diary.handler());
@@ -314,7 +324,7 @@ async fn late_handler_gets_the_current_state_first() {
     heard.sort();
     assert_eq!(heard, ["+a", "+b"]);
     registration.remove();
-    let written = change(&wire, "a", 1).await;
+    let written = change(&cluster, "a", 1).await;
     see(&informer, &written).await;
     tokio::task::yield_now().await;
     assert!(
@@ -335,9 +345,13 @@ impl Handler<ConfigMap> for Slow {
 
 #[tokio::test(start_paused = true)]
 async fn slow_handler_delays_no_other_and_catches_up() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    let (informer, slow, fast) = (informer(&wire), Diary::default(), Diary::default());
+    let cluster = start().await;
+    create(&cluster, "a").await;
+    let (informer, slow, fast) = (
+        informer(cluster.client()),
+        Diary::default(),
+        Diary::default(),
+    );
     let options = HandlerOptions {
         limit: 3,
         ..HandlerOptions::default()
@@ -346,14 +360,14 @@ async fn slow_handler_delays_no_other_and_catches_up() {
     informer.add_handler(fast.handler());
     informer.start();
     informer.wait_for_sync().await;
-    create(&wire, "b").await;
+    create(&cluster, "b").await;
     let mut last = Value::Null;
     for step in 1..=50 {
-        last = change(&wire, "a", step).await;
-        change(&wire, "b", step).await;
+        last = change(&cluster, "a", step).await;
+        change(&cluster, "b", step).await;
     }
-    delete(&wire, "b").await;
-    let end = create(&wire, "c").await;
+    delete(&cluster, "b").await;
+    let end = create(&cluster, "c").await;
     see(&informer, &last).await;
     see(&informer, &end).await;
     tokio::task::yield_now().await;
@@ -378,9 +392,9 @@ async fn slow_handler_delays_no_other_and_catches_up() {
 
 #[tokio::test(start_paused = true)]
 async fn handler_resync_repeats_all_objects() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    let (informer, diary) = (informer(&wire), Diary::default());
+    let cluster = start().await;
+    create(&cluster, "a").await;
+    let (informer, diary) = (informer(cluster.client()), Diary::default());
     let options = HandlerOptions {
         resync: Some(MINUTE),
         ..HandlerOptions::default()
@@ -394,14 +408,14 @@ async fn handler_resync_repeats_all_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn handler_resync_defaults_to_the_factorys() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
+    let cluster = start().await;
+    create(&cluster, "a").await;
     let options = Options {
         resync: Some(MINUTE),
         ..Options::default()
     };
     let factory = Factory::with(
-        wire.client(),
+        cluster.client(),
         FactoryOptions {
             informer: options,
             ..FactoryOptions::default()
@@ -429,9 +443,9 @@ async fn handler_resync_defaults_to_the_factorys() {
 
 #[tokio::test(start_paused = true)]
 async fn resync_period_is_at_least_a_second() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    let (informer, diary) = (informer(&wire), Diary::default());
+    let cluster = start().await;
+    create(&cluster, "a").await;
+    let (informer, diary) = (informer(cluster.client()), Diary::default());
     let options = HandlerOptions {
         resync: Some(Duration::from_millis(1)),
         ..HandlerOptions::default()
@@ -445,16 +459,16 @@ async fn resync_period_is_at_least_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn restarted_informer_keeps_its_cache() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    create(&wire, "b").await;
-    let (informer, diary) = (informer(&wire), Diary::default());
+    let cluster = start().await;
+    create(&cluster, "a").await;
+    create(&cluster, "b").await;
+    let (informer, diary) = (informer(cluster.client()), Diary::default());
     let registration = informer.add_handler(diary.handler());
     informer.start();
     registration.wait_for_sync().await;
     informer.stop();
-    delete(&wire, "a").await;
-    let written = change(&wire, "b", 1).await;
+    delete(&cluster, "a").await;
+    let written = change(&cluster, "b", 1).await;
     diary.take();
     informer.start();
     see(&informer, &written).await;

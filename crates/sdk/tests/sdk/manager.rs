@@ -7,7 +7,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Client;
 use kube::api::{Api, PostParams};
-use mizzen_apiserver::User;
 use mizzen_sdk::controller::{Action, Controller, typed};
 use mizzen_sdk::dynamic::DeleteOptions;
 use mizzen_sdk::informer::FactoryOptions;
@@ -21,9 +20,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::start;
+
 async fn client() -> Client {
-    let server = mizzen_controlplane::in_memory().await;
-    Client::new(server.in_process(User::master("alice"), "test"), "default")
+    start().await.client()
 }
 
 /// A log of what happened, in order.

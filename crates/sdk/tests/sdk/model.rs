@@ -11,9 +11,11 @@ use mizzen_sdk::Key;
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::informer::{Event, Handler, HandlerOptions, Informer};
 use mizzen_sdk::watch::{Initial, ListWatch};
+use mizzen_testing::Cluster;
 use serde_json::{Value, json};
 
 use crate::wire::{End, Wire};
+use crate::{create_namespace, send, start};
 
 /// A seeded random number generator.
 struct Dice(u64);
@@ -72,10 +74,10 @@ impl Witness {
     }
 }
 
-async fn play(wire: &Wire, seed: u64) {
+async fn play(cluster: &Cluster, wire: &Wire, seed: u64) {
     let mut dice = Dice(seed);
     let namespace = format!("seed-{seed}");
-    wire.namespace(&namespace).await;
+    create_namespace(cluster, &namespace).await;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let mut source = ListWatch::namespaced(wire.client(), &namespace);
     source.initial = if dice.roll(2) == 0 {
@@ -97,7 +99,7 @@ async fn play(wire: &Wire, seed: u64) {
     let mut there = BTreeSet::new();
     for step in 0..(4 + dice.roll(14)) {
         disturb(wire, &informer, &mut dice);
-        write(wire, &path, &mut there, &mut dice, step).await;
+        write(cluster, &path, &mut there, &mut dice, step).await;
         for _ in 0..dice.roll(4) {
             tokio::task::yield_now().await;
         }
@@ -105,9 +107,7 @@ async fn play(wire: &Wire, seed: u64) {
     }
     wire.faults(|faults| *faults = Default::default());
     informer.start();
-    let end = wire
-        .send("POST", &path, json!({"metadata": {"name": "end"}}))
-        .await;
+    let end = send(cluster, "POST", &path, json!({"metadata": {"name": "end"}})).await;
     let version = Version::parse(end["metadata"]["resourceVersion"].as_str().unwrap());
     let key = Key::new(&*namespace, "end");
     let seen = informer.wait_for(&key, version);
@@ -118,7 +118,7 @@ async fn play(wire: &Wire, seed: u64) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
-    check(wire, &path, &informer, &witness, seed).await;
+    check(cluster, &path, &informer, &witness, seed).await;
     informer.stop();
 }
 
@@ -143,21 +143,29 @@ fn disturb(wire: &Wire, informer: &Informer<ConfigMap>, dice: &mut Dice) {
     }
 }
 
-async fn write(wire: &Wire, path: &str, there: &mut BTreeSet<String>, dice: &mut Dice, step: u64) {
+async fn write(
+    cluster: &Cluster,
+    path: &str,
+    there: &mut BTreeSet<String>,
+    dice: &mut Dice,
+    step: u64,
+) {
     let name = format!("c{}", dice.roll(4));
     let object = format!("{path}/{name}");
     if there.insert(name.clone()) {
-        wire.send(
+        send(
+            cluster,
             "POST",
             path,
             json!({"metadata": {"name": name}, "data": {"step": "0"}}),
         )
         .await;
     } else if dice.roll(3) == 0 {
-        wire.send("DELETE", &object, Value::Null).await;
+        send(cluster, "DELETE", &object, Value::Null).await;
         there.remove(&name);
     } else {
-        wire.send(
+        send(
+            cluster,
             "PATCH",
             &object,
             json!({"data": {"step": step.to_string()}}),
@@ -167,13 +175,13 @@ async fn write(wire: &Wire, path: &str, there: &mut BTreeSet<String>, dice: &mut
 }
 
 async fn check(
-    wire: &Wire,
+    cluster: &Cluster,
     path: &str,
     informer: &Informer<ConfigMap>,
     witness: &Witness,
     seed: u64,
 ) {
-    let list = wire.send("GET", path, Value::Null).await;
+    let list = send(cluster, "GET", path, Value::Null).await;
     let sight = |object: &Value| {
         let text = |field: &str| {
             object["metadata"][field]
@@ -226,14 +234,15 @@ const N_TESTS: u64 = 4;
 
 /// Runs every fourth seed. `MIZZEN_SEEDS=100000` runs more, `MIZZEN_SEED=42` one.
 async fn play_from(first: u64) {
-    let wire = Wire::new().await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seeds = match number("MIZZEN_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("MIZZEN_SEEDS").unwrap_or(N_SEEDS),
     };
     for seed in seeds.filter(|seed| seed % N_TESTS == first) {
-        play(&wire, seed).await;
+        play(&cluster, &wire, seed).await;
     }
 }
 

@@ -17,7 +17,7 @@ use mizzen_sdk::{Key, condition};
 use mizzen_value::value;
 use serde_json::{Value, json};
 
-use crate::wire::Wire;
+use crate::{define_shirts, send, start};
 
 #[test]
 fn keys_round_trip() {
@@ -174,14 +174,15 @@ const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test(start_paused = true)]
 async fn conflicting_update_is_retried_with_the_current_object() {
-    let wire = Wire::new().await;
-    wire.send(
+    let cluster = start().await;
+    send(
+        &cluster,
         "POST",
         PATH,
         json!({"metadata": {"name": "a"}, "data": {"n": "0"}}),
     )
     .await;
-    let api: Api<ConfigMap> = Api::namespaced(wire.client(), "default");
+    let api: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     let writers: Vec<_> = (0..4)
         .map(|writer| {
             let api = api.clone();
@@ -235,8 +236,8 @@ async fn persistent_conflict_is_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn applied_field_is_owned_and_removed_when_omitted() {
-    let wire = Wire::new().await;
-    let api: Api<ConfigMap> = Api::namespaced(wire.client(), "default");
+    let cluster = start().await;
+    let api: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     let wanted = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
     let (mine, gentle) = (Applier::new("mine"), Applier::without_force("polite"));
     mine.apply(&api, "a", &wanted(json!({"x": "1", "y": "1"})))
@@ -256,8 +257,8 @@ async fn applied_field_is_owned_and_removed_when_omitted() {
 
 #[tokio::test(start_paused = true)]
 async fn mapper_finds_kinds_by_all_names_and_rediscovers() {
-    let wire = Wire::new().await;
-    let mapper = Mapper::new(wire.client());
+    let cluster = start().await;
+    let mapper = Mapper::new(cluster.client());
     for name in [
         "deploy",
         "deployment",
@@ -295,7 +296,7 @@ async fn mapper_finds_kinds_by_all_names_and_rediscovers() {
         "the server doesn't have a resource type \"shirts\""
     );
 
-    wire.define("example.com", "shirts", "Shirt").await;
+    define_shirts(&cluster).await;
     let shirts = mapper.find("shirts").await.unwrap();
     assert_eq!(
         shirts.path(Some("default")),
@@ -305,18 +306,19 @@ async fn mapper_finds_kinds_by_all_names_and_rediscovers() {
 
 #[tokio::test(start_paused = true)]
 async fn scale_subresource_of_any_kind() {
-    let wire = Wire::new().await;
+    let cluster = start().await;
     let deployment = json!({"metadata": {"name": "web"}, "spec": {
         "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
     }});
-    wire.send(
+    send(
+        &cluster,
         "POST",
         "/apis/apps/v1/namespaces/default/deployments",
         deployment,
     )
     .await;
-    let scales = ScaleClient::new(wire.client(), Mapper::new(wire.client()));
+    let scales = ScaleClient::new(cluster.client(), Mapper::new(cluster.client()));
     let key = Key::new("default", "web");
     assert_eq!(
         scales
@@ -329,7 +331,7 @@ async fn scale_subresource_of_any_kind() {
         Some(1)
     );
     scales.set("deployments", &key, 7).await.unwrap();
-    let api: Api<Deployment> = Api::namespaced(wire.client(), "default");
+    let api: Api<Deployment> = Api::namespaced(cluster.client(), "default");
     assert_eq!(
         api.get("web").await.unwrap().spec.unwrap().replicas,
         Some(7)

@@ -8,14 +8,16 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::core::GroupVersionKind;
+use mizzen_apiserver::User;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::protobuf::Protobuf;
 use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::write::{is_already_exists, is_not_found};
+use mizzen_testing::Cluster;
 use serde_json::json;
 use tower::{Service, service_fn};
 
-use crate::wire::Wire;
+use crate::{define_shirts, start};
 
 /// The content types of requests and responses, in order.
 #[derive(Clone, Default)]
@@ -36,14 +38,15 @@ impl Log {
 }
 
 /// A client with the protobuf encoding, and its recorded content types.
-fn client(wire: &Wire) -> (Client, Log) {
-    let (wire, log) = (wire.clone(), Log::default());
+fn client(cluster: &Cluster) -> (Client, Log) {
+    let server = cluster.server().in_process(User::master("admin"), "test");
+    let log = Log::default();
     let writer = log.clone();
     let service = service_fn(move |request: http::Request<kube::client::Body>| {
-        let (mut wire, log) = (wire.clone(), writer.clone());
+        let (mut server, log) = (server.clone(), writer.clone());
         async move {
             log.write(request.headers());
-            let response = wire.call(request).await?;
+            let response = server.call(request).await?;
             log.write(response.headers());
             Ok::<_, std::convert::Infallible>(response)
         }
@@ -68,10 +71,10 @@ fn deployment() -> Deployment {
 
 #[tokio::test(start_paused = true)]
 async fn protobuf_objects_equal_json_objects() {
-    let wire = Wire::new().await;
-    let (client, log) = client(&wire);
+    let cluster = start().await;
+    let (client, log) = client(&cluster);
     let api: Api<Deployment> = Api::default_namespaced(client);
-    let plain: Api<Deployment> = Api::default_namespaced(wire.client());
+    let plain: Api<Deployment> = Api::default_namespaced(cluster.client());
     let made = api
         .create(&PostParams::default(), &deployment())
         .await
@@ -99,8 +102,8 @@ async fn protobuf_objects_equal_json_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn protobuf_status_is_decoded_as_an_error() {
-    let wire = Wire::new().await;
-    let (client, log) = client(&wire);
+    let cluster = start().await;
+    let (client, log) = client(&cluster);
     let api: Api<Deployment> = Api::default_namespaced(client);
     assert!(is_not_found(&api.get("none").await.unwrap_err()));
     assert_eq!(log.take(), ["-", "protobuf"]);
@@ -116,9 +119,9 @@ async fn protobuf_status_is_decoded_as_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn custom_resources_and_watches_fall_back_to_json() {
-    let wire = Wire::new().await;
-    let (client, log) = client(&wire);
-    wire.define("example.com", "shirts", "Shirt").await;
+    let cluster = start().await;
+    let (client, log) = client(&cluster);
+    define_shirts(&cluster).await;
     let shirts =
         kube::api::ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Shirt"));
     let api: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &shirts);

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::informer::{Diary, MINUTE, PATH, change, create, informer, names, see, version};
 use crate::wire::{End, Wire};
+use crate::{create_namespace, send, start};
 
 fn only(namespace: &str) -> FactoryOptions {
     FactoryOptions {
@@ -24,8 +25,9 @@ fn only(namespace: &str) -> FactoryOptions {
 
 #[tokio::test(start_paused = true)]
 async fn factory_users_share_one_watch() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
+    create(&cluster, "a").await;
     let factory = Factory::with(wire.client(), only("default"));
     let (one, two) = (
         factory.informer::<ConfigMap>(),
@@ -34,7 +36,7 @@ async fn factory_users_share_one_watch() {
     let other = factory.informer_of::<ConfigMap>(&(), |source| source.labels = Some("x=y".into()));
     factory.start();
     factory.wait_for_sync().await;
-    let written = change(&wire, "a", 1).await;
+    let written = change(&cluster, "a", 1).await;
     see(&one, &written).await;
     assert_eq!(
         (names(&one), names(&two), names(&other)),
@@ -52,7 +54,8 @@ async fn factory_users_share_one_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn stopped_scope_removes_its_handlers_only() {
-    let wire = Wire::new().await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
     let factory = Factory::with(wire.client(), only("default"));
     let heard = |factory: &Factory| {
         let count = Arc::new(AtomicUsize::new(0));
@@ -68,10 +71,14 @@ async fn stopped_scope_removes_its_handlers_only() {
     let (ours, theirs) = (heard(&factory), heard(&scope));
     scope.start();
     scope.wait_for_sync().await;
-    see(&scope.informer::<ConfigMap>(), &create(&wire, "a").await).await;
+    see(&scope.informer::<ConfigMap>(), &create(&cluster, "a").await).await;
     scope.stop();
     let next = heard(&again);
-    see(&factory.informer::<ConfigMap>(), &create(&wire, "b").await).await;
+    see(
+        &factory.informer::<ConfigMap>(),
+        &create(&cluster, "b").await,
+    )
+    .await;
     sleep(MINUTE).await;
     let counts = [ours, theirs, next].map(|count| count.load(Ordering::Relaxed));
     assert_eq!(counts, [2, 1, 2]);
@@ -84,9 +91,9 @@ async fn stopped_scope_removes_its_handlers_only() {
 
 #[tokio::test(start_paused = true)]
 async fn metadata_informer_is_separate() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    let factory = Factory::with(wire.client(), only("default"));
+    let cluster = start().await;
+    create(&cluster, "a").await;
+    let factory = Factory::with(cluster.client(), only("default"));
     let whole = factory.informer::<ConfigMap>();
     let head = factory.informer_of::<ConfigMap>(&(), |source| source.metadata_only = true);
     factory.start();
@@ -100,17 +107,16 @@ async fn metadata_informer_is_separate() {
 
 #[tokio::test(start_paused = true)]
 async fn factory_watches_namespaces_and_cluster_scoped_kinds() {
-    let wire = Wire::new().await;
+    let cluster = start().await;
     for namespace in ["other", "third"] {
-        wire.namespace(namespace).await;
+        create_namespace(&cluster, namespace).await;
         let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-        wire.send("POST", &path, json!({"metadata": {"name": "a"}}))
-            .await;
+        send(&cluster, "POST", &path, json!({"metadata": {"name": "a"}})).await;
     }
-    create(&wire, "a").await;
+    create(&cluster, "a").await;
     let namespaces = vec!["default".into(), "other".into()];
     let factory = Factory::with(
-        wire.client(),
+        cluster.client(),
         FactoryOptions {
             namespaces,
             ..FactoryOptions::default()
@@ -130,7 +136,8 @@ async fn factory_watches_namespaces_and_cluster_scoped_kinds() {
         .collect();
     found.sort();
     assert_eq!(found, ["default/a", "other/a"]);
-    assert_eq!(namespaces.store().len(), 3);
+    // Those that every cluster has, and two more.
+    assert_eq!(namespaces.store().len(), 4 + 2);
     let text = Families::of(&[&factory]).to_string();
     assert_eq!(
         text.matches("# TYPE reflector_lists_total counter").count(),
@@ -146,19 +153,20 @@ async fn factory_watches_namespaces_and_cluster_scoped_kinds() {
 
 #[tokio::test(start_paused = true)]
 async fn informer_metrics_have_the_upstream_names() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    create(&wire, "b").await;
+    let cluster = start().await;
+    let wire = Wire::to(&cluster);
+    create(&cluster, "a").await;
+    create(&cluster, "b").await;
     wire.faults(|faults| faults.refused = vec![500]);
-    let (informer, diary) = (informer(&wire), Diary::default());
+    let (informer, diary) = (informer(wire.client()), Diary::default());
     informer.add_handler(diary.handler());
     informer.start();
     sleep(MINUTE).await;
-    let written = change(&wire, "a", 1).await;
+    let written = change(&cluster, "a", 1).await;
     see(&informer, &written).await;
     wire.hang_up(End::Closed);
     sleep(MINUTE).await;
-    let written = create(&wire, "c").await;
+    let written = create(&cluster, "c").await;
     see(&informer, &written).await;
     let metrics = informer.metrics();
     let reflector = &metrics.reflectors[0];
@@ -203,22 +211,26 @@ async fn informer_metrics_have_the_upstream_names() {
 
 #[tokio::test(start_paused = true)]
 async fn namespaces_share_a_cache() {
-    let wire = Wire::new().await;
-    wire.namespace("other").await;
+    let cluster = start().await;
+    create_namespace(&cluster, "other").await;
     let sources = ["default", "other"].map(|namespace| {
         (
             namespace.to_string(),
-            ListWatch::namespaced(wire.client(), namespace),
+            ListWatch::namespaced(cluster.client(), namespace),
         )
     });
     let informer: Informer<ConfigMap> = Informer::namespaces(sources.into(), Options::default());
     informer.start();
     informer.wait_for_sync().await;
-    let first = create(&wire, "a").await;
+    let first = create(&cluster, "a").await;
     let body = json!({"metadata": {"name": "a"}, "data": {"step": "9"}});
-    let second = wire
-        .send("POST", "/api/v1/namespaces/other/configmaps", body)
-        .await;
+    let second = send(
+        &cluster,
+        "POST",
+        "/api/v1/namespaces/other/configmaps",
+        body,
+    )
+    .await;
     informer
         .wait_for(&Key::new("default", "a"), version(&first))
         .await;
@@ -234,9 +246,9 @@ async fn namespaces_share_a_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn objects_are_indexed_and_transformed() {
-    let wire = Wire::new().await;
+    let cluster = start().await;
     let body = json!({"metadata": {"name": "a", "labels": {"app": "web"}}, "data": {"step": "0", "large": "x"}});
-    wire.send("POST", PATH, body).await;
+    send(&cluster, "POST", PATH, body).await;
     let options = Options {
         transform: Some(Arc::new(|object| {
             object["data"]
@@ -246,7 +258,7 @@ async fn objects_are_indexed_and_transformed() {
         ..Options::default()
     };
     let informer: Informer<ConfigMap> =
-        Informer::with_options(ListWatch::namespaced(wire.client(), "default"), options);
+        Informer::with_options(ListWatch::namespaced(cluster.client(), "default"), options);
     informer.add_index("app", by_label("app"));
     informer.add_index("step", by_field("data.step"));
     informer.add_index("missing", by_field("data.step.deeper"));
@@ -266,13 +278,13 @@ async fn objects_are_indexed_and_transformed() {
     );
     let found = informer.lister().by_index("app", "web").unwrap().unwrap();
     assert_eq!(found[0].data.as_ref().unwrap().len(), 1);
-    let moved = wire
-        .send(
-            "PATCH",
-            &format!("{PATH}/a"),
-            json!({"metadata": {"labels": {"app": "db"}}}),
-        )
-        .await;
+    let moved = send(
+        &cluster,
+        "PATCH",
+        &format!("{PATH}/a"),
+        json!({"metadata": {"labels": {"app": "db"}}}),
+    )
+    .await;
     see(&informer, &moved).await;
     assert!(informer.store().by_index("app", "web").unwrap().is_empty());
     assert_eq!(informer.store().by_index("app", "db").unwrap().len(), 1);
@@ -281,9 +293,9 @@ async fn objects_are_indexed_and_transformed() {
 
 #[tokio::test(start_paused = true)]
 async fn undecodable_object_is_an_error_for_its_reader_only() {
-    let wire = Wire::new().await;
-    create(&wire, "a").await;
-    let mut source: ListWatch<Strict> = ListWatch::namespaced(wire.client(), "default");
+    let cluster = start().await;
+    create(&cluster, "a").await;
+    let mut source: ListWatch<Strict> = ListWatch::namespaced(cluster.client(), "default");
     source.fields = Some("metadata.name=a".into());
     let informer = Informer::new(source);
     informer.start();

@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Error};
-use mizzen_apiserver::User;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::CONFIG_MAPS;
 use mizzen_sdk::webhook::{
@@ -19,6 +18,7 @@ use mizzen_sdk::webhook::{
     Endpoint, InjectionTarget, Limits, Operation, RotationOptions, Rule, Server,
     ServingCertificate, Validity, Violations, Webhook,
 };
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, json, value};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 async fn client() -> Client {
-    let server = mizzen_controlplane::in_memory().await;
-    Client::new(server.in_process(User::master("alice"), "test"), "default")
+    let cluster = Cluster::builder()
+        .server_only()
+        .without_bootstrap()
+        .real_time()
+        .start()
+        .await;
+    cluster.client_as("alice", &["system:masters"])
 }
 
 /// A webhook server that is served on loopback and registered with the API server.

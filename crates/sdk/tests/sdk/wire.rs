@@ -1,4 +1,7 @@
-//! A real server in the same process behind a transport with fault injection.
+//! A connection that breaks: within a line, with an error, or while a line arrives that does not belong there.
+//!
+//! `mizzen_testing` injects faults into requests and events. Reflectors must also survive what happens below them, in the
+//! bytes of a response, and what a test does to the connections of one client alone.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -13,18 +16,17 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body as ClientBody;
-use mizzen_apiserver::clock::CountingRandom;
 use mizzen_apiserver::{Body, Options, Server, User};
-use mizzen_registry::{Registry, Store};
-use mizzen_value::clock::Clock;
+use mizzen_registry::Registry;
+use mizzen_testing::Cluster;
 use tokio::sync::watch;
 use tower::Service;
 
-/// A server and a transport to it. Clones share both.
+/// A transport to an API server on the store of a cluster. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Wire {
+    registry: Registry,
     server: Arc<Mutex<Server>>,
-    store: Store,
     faults: Arc<Mutex<Faults>>,
     pub n_lists: Arc<AtomicUsize>,
     pub n_watches: Arc<AtomicUsize>,
@@ -55,51 +57,26 @@ pub(crate) struct Faults {
     pub insert: Option<(usize, String)>,
 }
 
-/// A clock that only a test moves.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> (i64, u32) {
-        (1_700_000_000, 0)
-    }
-}
-
 impl Wire {
-    pub(crate) async fn new() -> Wire {
-        let store = Store::in_memory(Default::default());
-        let server = Wire::serve(&store);
-        let wire = Wire {
-            server: Arc::new(Mutex::new(server)),
-            store,
+    /// Another API server beside the one of the cluster, which is not disturbed when this one restarts.
+    pub(crate) fn to(cluster: &Cluster) -> Wire {
+        let registry = cluster.server().parts().registry.clone();
+        Wire {
+            server: Arc::new(Mutex::new(serve(&registry))),
+            registry,
             faults: Arc::default(),
             n_lists: Arc::default(),
             n_watches: Arc::default(),
             is_cut_off: Arc::default(),
             ends: watch::Sender::default(),
-        };
-        wire.server().start().await;
-        wire.namespace("default").await;
-        wire
-    }
-
-    fn server(&self) -> Server {
-        self.server.lock().clone()
-    }
-
-    fn serve(store: &Store) -> Server {
-        let registry = Registry::new(
-            store.clone(),
-            Arc::new(Still),
-            Arc::new(CountingRandom::default()),
-        );
-        mizzen_controlplane::server(registry, Options::default())
+        }
     }
 
     /// Restarts the server on the same store.
     pub(crate) fn restart(&self) {
         let mut server = self.server.lock();
         server.stop();
-        *server = Wire::serve(&self.store);
+        *server = serve(&self.registry);
     }
 
     /// Ends all open connections, as a server that shuts down does.
@@ -111,98 +88,12 @@ impl Wire {
         Client::new(self.clone(), "default")
     }
 
-    /// Another transport to the same server with its own faults.
-    pub(crate) fn another(&self) -> Wire {
-        Wire {
-            is_cut_off: Arc::default(),
-            ..self.clone()
-        }
-    }
-
     pub(crate) fn cut_off(&self) {
         self.is_cut_off.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn faults(&self, set: impl FnOnce(&mut Faults)) {
         set(&mut self.faults.lock());
-    }
-
-    /// Creates a namespace.
-    pub(crate) async fn namespace(&self, name: &str) {
-        let body = serde_json::json!({"metadata": {"name": name}});
-        self.send("POST", "/api/v1/namespaces", body).await;
-    }
-
-    /// Creates a CustomResourceDefinition and waits until it is served.
-    pub(crate) async fn define(&self, group: &str, plural: &str, kind: &str) {
-        let definition = serde_json::json!({
-            "metadata": {"name": format!("{plural}.{group}")},
-            "spec": {
-                "group": group, "scope": "Namespaced",
-                "names": {"plural": plural, "kind": kind},
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                }}],
-            },
-        });
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        self.send("POST", path, definition).await;
-        let path = format!("{path}/{plural}.{group}");
-        loop {
-            let now = self.send("GET", &path, serde_json::Value::Null).await;
-            let conditions = now["status"]["conditions"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
-            if conditions
-                .iter()
-                .any(|one| one["type"] == "Established" && one["status"] == "True")
-            {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Sends a request without faults. Panics if it fails.
-    pub(crate) async fn send(
-        &self,
-        method: &str,
-        path: &str,
-        body: serde_json::Value,
-    ) -> serde_json::Value {
-        let body = if body.is_null() {
-            Bytes::new()
-        } else {
-            body.to_string().into()
-        };
-        let request = Request::builder().method(method).uri(path);
-        let kind = if method == "PATCH" {
-            "application/merge-patch+json"
-        } else {
-            "application/json"
-        };
-        let request = request.header("content-type", kind).body(body).unwrap();
-        let answer = self.call_server(request).await;
-        let status = answer.status();
-        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-        let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        assert!(status.is_success(), "{method} {path}: {status} {value}");
-        value
-    }
-
-    async fn call_server(&self, request: Request<Bytes>) -> Response<Body> {
-        let server = self.server();
-        let (parts, body) = request.into_parts();
-        server
-            .call(
-                Some(User::master("admin")),
-                parts.method,
-                parts.uri,
-                parts.headers,
-                body,
-            )
-            .await
     }
 
     async fn answer(self, request: Request<ClientBody>) -> Response<Faulty> {
@@ -244,7 +135,10 @@ impl Wire {
             );
             return Response::builder().status(*code).body(body).unwrap();
         }
-        let answer = self.call_server(Request::from_parts(parts, body)).await;
+        let (user, server) = (Some(User::master("admin")), self.server.lock().clone());
+        let answer = server
+            .call(user, parts.method, parts.uri, parts.headers, body)
+            .await;
         let end = self.end();
         answer.map(|body| Faulty::new(body, faults, end))
     }
@@ -259,6 +153,10 @@ impl Wire {
             *ends.borrow()
         })
     }
+}
+
+fn serve(registry: &Registry) -> Server {
+    mizzen_controlplane::server(registry.clone(), Options::default())
 }
 
 impl Faults {
