@@ -104,7 +104,9 @@ async fn the_role_of_the_manifests_suffices() {
     let (cluster, storage) = (Cluster::start().await, Memory::default());
     let definition = serde_json::to_string(&Bucket::crd()).unwrap();
     cluster.apply(&definition).await;
-    cluster.apply(include_str!("../../manifests/role.yaml")).await;
+    cluster
+        .apply(include_str!("../../manifests/role.yaml"))
+        .await;
     let client = cluster.client_as("system:serviceaccount:default:finalizer", &[]);
     let buckets = storage.clone();
     cluster.run("bucket", move |_| {

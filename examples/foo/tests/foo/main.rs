@@ -53,7 +53,9 @@ async fn the_role_of_the_manifests_suffices() {
     let cluster = Cluster::start().await;
     let definition = serde_json::to_string(&Foo::crd()).unwrap();
     cluster.apply(&definition).await;
-    cluster.apply(include_str!("../../manifests/role.yaml")).await;
+    cluster
+        .apply(include_str!("../../manifests/role.yaml"))
+        .await;
     let client = cluster.client_as("system:serviceaccount:default:foo", &[]);
     cluster.run("foo", move |_| {
         let context = Context::new(client.clone()).named("foo");

@@ -384,7 +384,9 @@ async fn an_aggregated_server_honours_namespaces_and_grace_periods_and_shares_to
         .await;
     let period = "{.metadata.deletionGracePeriodSeconds}";
     assert_eq!(kubectl.says("pizza margherita", period).await, "600");
-    kubectl.run("delete pizza margherita --grace-period=0 --force").await;
+    kubectl
+        .run("delete pizza margherita --grace-period=0 --force")
+        .await;
     restaurant.close().await;
 }
 
