@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
-use mizzen_testing::Cluster;
 use mizzen_value::{time, value};
 
 use crate::{settle, start};

@@ -421,7 +421,7 @@ async fn duplicate_revisions_are_merged_and_pods_relabelled() {
         .await
         .unwrap();
     cluster
-        .restart_with(|builder| builder.controllers(&["daemonset-controller"]))
+        .restart_with(|builder| builder.controllers(["daemonset-controller"]))
         .await;
     settle(&cluster).await;
     let revisions = cluster.objects(&CONTROLLER_REVISIONS, "default").await;
@@ -506,7 +506,7 @@ async fn many_nodes_get_their_daemon_pods_in_bursts() {
         containers: [{name: c, image: 'i:1'}]}}}";
     cluster.create(&set(tolerant)).await;
     cluster
-        .restart_with(|builder| builder.controllers(&["daemonset-controller"]))
+        .restart_with(|builder| builder.controllers(["daemonset-controller"]))
         .await;
     settle(&cluster).await;
     assert_eq!(cluster.objects(&PODS, "default").await.len(), 260);

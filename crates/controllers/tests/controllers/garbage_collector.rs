@@ -328,7 +328,7 @@ async fn deletions_while_the_controller_was_down_are_noticed() {
     delete(&cluster, "w", "Foreground").await;
     assert_eq!(left(&cluster).await, "d<o w+foregroundDeletion x<w");
     cluster
-        .restart_with(|builder| builder.controllers(&["garbage-collector-controller"]))
+        .restart_with(|builder| builder.controllers(["garbage-collector-controller"]))
         .await;
     settle(&cluster).await;
     assert_eq!(left(&cluster).await, "");
@@ -358,7 +358,7 @@ async fn an_unavailable_api_does_not_stop_the_collection() {
     cluster.create("{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}").await;
     cluster.advance(Duration::from_secs(5)).await;
     cluster
-        .restart_with(|builder| builder.controllers(&["garbage-collector-controller"]))
+        .restart_with(|builder| builder.controllers(["garbage-collector-controller"]))
         .await;
     let owner = config(&cluster, "o", &[]).await;
     config(&cluster, "d", &[reference(&owner, "")]).await;

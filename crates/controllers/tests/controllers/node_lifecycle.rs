@@ -328,7 +328,7 @@ async fn taints_added_while_the_controller_was_down_evict_pods() {
     pod(&cluster, "p", "a", "[]").await;
     drive(&cluster, true).await;
     cluster
-        .restart_with(|builder| builder.controllers(&["taint-eviction-controller"]))
+        .restart_with(|builder| builder.controllers(["taint-eviction-controller"]))
         .await;
     settle(&cluster).await;
     assert!(cluster.object(&PODS, "default/p").await.is_terminating());

@@ -291,12 +291,12 @@ async fn a_restarted_controller_continues() {
     cluster.create(&set(2)).await;
     cluster.create(&pod("orphan")).await;
     cluster
-        .restart_with(|builder| builder.controllers(&[CONTROLLER]))
+        .restart_with(|builder| builder.controllers([CONTROLLER]))
         .await;
     settle(&cluster).await;
     assert_eq!(pods(&cluster).await.len(), 2);
     cluster
-        .restart_with(|builder| builder.controllers(&[CONTROLLER]))
+        .restart_with(|builder| builder.controllers([CONTROLLER]))
         .await;
     settle(&cluster).await;
     assert_eq!(pods(&cluster).await.len(), 2);

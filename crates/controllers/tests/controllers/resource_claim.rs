@@ -2,7 +2,6 @@
 
 use mizzen_sdk::dynamic::{DeleteOptions, ListOptions};
 use mizzen_sdk::resource::{EVENTS, PODS, RESOURCE_CLAIMS};
-use mizzen_testing::Cluster;
 use mizzen_value::value;
 
 use crate::{settle, start};

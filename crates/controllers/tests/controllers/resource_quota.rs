@@ -85,7 +85,7 @@ async fn objects_from_before_the_quota_count() {
     }
     cluster.create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {configmaps: 1, count/resourcequotas: 2}}}").await;
     cluster
-        .restart_with(|builder| builder.controllers(&["resourcequota-controller"]))
+        .restart_with(|builder| builder.controllers(["resourcequota-controller"]))
         .await;
     assert_eq!(
         used(&cluster).await,

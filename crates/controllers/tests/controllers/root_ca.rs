@@ -1,7 +1,6 @@
 //! The root CA publisher.
 
 use mizzen_sdk::resource::CONFIG_MAPS;
-use mizzen_testing::Cluster;
 
 use crate::{cluster_of, settle};
 

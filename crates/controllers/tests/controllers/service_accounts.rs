@@ -1,7 +1,6 @@
 //! The service accounts controller.
 
 use mizzen_sdk::resource::SERVICE_ACCOUNTS;
-use mizzen_testing::Cluster;
 
 use crate::{settle, start};
 

@@ -450,7 +450,7 @@ async fn a_restarted_controller_resumes() {
     cluster.restart_with(Builder::server_only).await;
     cluster.delete(&PODS, "default/web-0").await;
     cluster
-        .restart_with(|builder| builder.controllers(&["statefulset-controller"]))
+        .restart_with(|builder| builder.controllers(["statefulset-controller"]))
         .await;
     settle(&cluster).await;
     assert_eq!(pods(&cluster).await, "0:1 1:1");

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use mizzen_controllers::Options;
-use mizzen_testing::Cluster;
 
 use crate::{cluster_of, settle};
 

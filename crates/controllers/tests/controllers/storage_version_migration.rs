@@ -258,7 +258,7 @@ async fn a_finished_migration_is_not_repeated() {
     settle(&cluster).await;
     let over = cluster.object(&STORAGE_VERSION_MIGRATIONS, "m").await;
     cluster
-        .restart_with(|builder| builder.controllers(&CONTROLLER))
+        .restart_with(|builder| builder.controllers(CONTROLLER))
         .await;
     cluster.advance(Duration::from_secs(120)).await;
     assert_eq!(cluster.object(&STORAGE_VERSION_MIGRATIONS, "m").await, over);
@@ -287,7 +287,7 @@ async fn a_second_migration_waits_for_the_first_and_finds_nothing_to_do() {
     cluster.advance(Duration::from_secs(2)).await;
     migrate(&cluster, "a", "example.com", "foos").await;
     cluster
-        .restart_with(|builder| builder.controllers(&CONTROLLER))
+        .restart_with(|builder| builder.controllers(CONTROLLER))
         .await;
     settle(&cluster).await;
     let mut noted = Vec::new();

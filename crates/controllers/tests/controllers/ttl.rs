@@ -1,7 +1,6 @@
 //! The TTL controller.
 
 use mizzen_sdk::resource::NODES;
-use mizzen_testing::Cluster;
 
 use crate::{settle, start};
 

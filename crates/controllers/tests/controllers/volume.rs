@@ -508,14 +508,14 @@ async fn changes_while_the_controller_was_down_are_handled() {
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     cluster
-        .restart_with(|builder| builder.controllers(&CONTROLLERS))
+        .restart_with(|builder| builder.controllers(CONTROLLERS))
         .await;
     settle(&cluster).await;
     assert_eq!(phase(&cluster, "default/c").await, "Bound");
     cluster.restart_with(Builder::server_only).await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
     cluster
-        .restart_with(|builder| builder.controllers(&CONTROLLERS))
+        .restart_with(|builder| builder.controllers(CONTROLLERS))
         .await;
     settle(&cluster).await;
     assert!(

@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use mizzen_apiserver::{ClientIdentity, Server, User};
 use mizzen_node::{Options, Serving};
-use mizzen_sdk::resource::{CONFIG_MAPS, PODS, SECRETS};
+use mizzen_sdk::resource::{CONFIG_MAPS, PODS, SECRETS, SERVICES};
 use mizzen_testing::{Builder, Cluster};
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -60,8 +60,9 @@ async fn cluster_with(
     identity: Option<ClientIdentity>,
     choose: impl Fn(&Server, &mut Options) + Send + Sync + 'static,
 ) -> Cluster {
-    let server = Cluster::builder().server_only().real_time();
+    let server = Cluster::builder().server_only().without_bootstrap();
     let cluster = server
+        .real_time()
         .tune_server(move |options| options.kubelet_client = identity.clone())
         .start()
         .await;
@@ -245,6 +246,9 @@ async fn commands_see_config_maps_and_secrets() {
     create(&cluster, &SECRETS, secret).await;
     let authority = "{metadata: {name: kube-root-ca.crt}, data: {ca.crt: authority}}";
     create(&cluster, &CONFIG_MAPS, authority).await;
+    let service =
+        "{metadata: {name: kubernetes}, spec: {clusterIP: 10.0.0.1, ports: [{port: 443}]}}";
+    create(&cluster, &SERVICES, service).await;
     let account = "/var/run/secrets/kubernetes.io/serviceaccount";
     let script = format!(
         "echo $GREETING to $P_other; cat /s/pass; cat {account}/namespace; echo; cat {account}/ca.crt; echo; \
@@ -356,7 +360,7 @@ async fn unauthenticated_request_is_rejected() {
     let other = cluster(&authority, Some(authority.sign("jane"))).await;
     let nobody = cluster(&authority, None).await;
     for cluster in [&other, &nobody] {
-        run_pod(&cluster, "web", r#"mizzen.dev/logs: "secret""#, WEB).await;
+        run_pod(cluster, "web", r#"mizzen.dev/logs: "secret""#, WEB).await;
         until(cluster, "web", "ready=True").await;
     }
     let (code, message) = log(&other, "web", "").await;
