@@ -49,7 +49,8 @@ fn main() {
         "a year of a daily CronJob, its controller alone",
         millis(year)
     );
-    report_parallel(100);
+    report_parallel("a reconciled custom object", reconcile_once);
+    report_parallel("3 running pods", deploy);
     report_exploration(100);
 }
 
@@ -213,8 +214,9 @@ async fn cron_job_year() -> Cluster {
     cluster
 }
 
-/// Clusters that exist at the same time, each with a Deployment of three pods, on a thread per core.
-fn report_parallel(n_clusters: usize) {
+/// A hundred clusters that exist at the same time, on a thread per core.
+fn report_parallel(what: &str, scenario: impl AsyncFn() -> Cluster + Sync) {
+    const N_CLUSTERS: usize = 100;
     let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
     let before = resident_megabytes();
     let barrier = std::sync::Barrier::new(n_threads + 1);
@@ -222,13 +224,13 @@ fn report_parallel(n_clusters: usize) {
     let took = std::thread::scope(|scope| {
         let began = Instant::now();
         for idx in 0..n_threads {
-            let barrier = &barrier;
+            let (barrier, scenario) = (&barrier, &scenario);
             scope.spawn(move || {
-                let n_own = (idx..n_clusters).step_by(n_threads).count();
+                let n_own = (idx..N_CLUSTERS).step_by(n_threads).count();
                 let (clusters, runtime) = run(async || {
                     let mut clusters = Vec::new();
                     for _ in 0..n_own {
-                        clusters.push(deploy().await);
+                        clusters.push(scenario().await);
                     }
                     clusters
                 });
@@ -243,7 +245,7 @@ fn report_parallel(n_clusters: usize) {
         barrier.wait();
         took
     });
-    let what = format!("{n_clusters} clusters at once, each with 3 running pods");
+    let what = format!("{N_CLUSTERS} clusters at once, each with {what}");
     println!(
         "{what:<64} {:>8.1} ms   {resident} MB resident, {before} MB before",
         millis(took)

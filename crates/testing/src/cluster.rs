@@ -41,7 +41,7 @@ const ADVERTISED: &str = "127.0.0.1:6443";
 /// The namespaces of a cluster without bootstrap objects.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 /// How often expired Events are deleted. Seldom, so that idle time is cheap.
-const EXPIRE_INTERVAL: Duration = Duration::from_secs(300);
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(1800);
 /// How long a watch on virtual time lasts, in seconds. Watches that end and start again are most of what an idle cluster
 /// does.
 const WATCH_SECONDS: u64 = 10 * 365 * 24 * 3600;
