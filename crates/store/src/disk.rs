@@ -65,8 +65,8 @@ pub(crate) struct Disk {
     retry_bytes: u64,
     reserve: Reserve,
     encryption: EncryptionState,
-    /// Held, not read: the lock goes with it, and so after everything above.
-    _lock: File,
+    /// Held, not read: it is released after everything above is dropped.
+    _lock: DirLock,
 }
 
 impl Disk {
@@ -95,7 +95,7 @@ impl Disk {
             dir: dir.into(),
             ops,
         };
-        let _lock = lock(&place.dir.join("lock"))?;
+        let _lock = DirLock::acquire(&place.dir.join("lock"))?;
         place.make_private().map_err(|source| OpenError::Io {
             path: dir.into(),
             source,
@@ -461,15 +461,28 @@ fn private() -> OpenOptions {
     options
 }
 
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let failed = |source| OpenError::Io {
-        path: path.into(),
-        source,
-    };
-    let file = private().truncate(false).open(path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.into() }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+/// The lock by which one process uses a directory.
+struct DirLock(File);
+
+impl DirLock {
+    fn acquire(path: &Path) -> Result<DirLock, OpenError> {
+        let failed = |source| OpenError::Io {
+            path: path.into(),
+            source,
+        };
+        let file = private().truncate(false).open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(DirLock(file)),
+            Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.into() }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+}
+
+impl Drop for DirLock {
+    /// Closing the file is not enough: a child process that another thread is starting has a copy of it until it
+    /// executes its program, and the lock lasts as long as any copy. Unlocking one unlocks all.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }

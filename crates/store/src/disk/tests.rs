@@ -140,6 +140,18 @@ fn a_draft_and_superseded_files_are_removed() {
     assert_eq!(names, ["00000002.base", "00000002.log", "lock", "tip"]);
 }
 
+/// A child process has copies of all files between `fork` and `exec`.
+#[test]
+fn a_copy_of_the_lock_file_does_not_keep_a_closed_directory_locked() {
+    let Case { dir, disk } = Case::new();
+    let copy = disk._lock.0.try_clone().unwrap();
+    let open = || Disk::open_with(FileOps::default(), dir.path(), 1 << 20, None).map(drop);
+    assert!(matches!(open(), Err(OpenError::Locked { .. })));
+    drop(disk);
+    open().unwrap();
+    drop(copy);
+}
+
 #[test]
 fn a_kill_between_commit_mark_and_first_log_leaves_an_empty_directory() {
     let case = Case::new();
