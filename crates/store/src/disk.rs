@@ -13,6 +13,7 @@
 //! under a checksum, a sealed file ends with its seal, and the `tip` says how long the last log must at least be. So
 //! only an unacknowledged tail can be dropped: a write that a kill or a power cut interrupted.
 
+mod backup;
 mod base;
 mod codec;
 mod commit_mark;
@@ -21,10 +22,14 @@ mod encryption_state;
 mod file_ops;
 mod frame;
 mod log;
+mod read_only;
 mod replay;
 mod reserve;
 #[cfg(test)]
 mod tests;
+
+pub use self::backup::backup;
+pub(crate) use self::read_only::ReadOnlyDisk;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

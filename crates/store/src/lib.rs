@@ -51,6 +51,7 @@ mod window;
 mod snapshot;
 mod watch;
 
+pub use disk::backup;
 pub use encryption::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
 pub use health::{Health, WriteFailures};
 pub use journal::{AppendError, Journal, JournalEntry, LiveRecords, Saved};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, ReadOnlyDisk};
 use crate::encryption::{self, MaybeEncryptor};
 use crate::journal::NoJournal;
 use crate::keyspaces::Keyspaces;
@@ -72,6 +72,13 @@ impl Store {
     /// The store in `dir`, which is created if need be. Blocks while it reads what is there.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Store, OpenError> {
         let disk = Disk::open(dir.as_ref(), &options)?;
+        Store::with_journal(disk, options)
+    }
+
+    /// The store in `dir`, for reading: nothing is written or removed there, and writes are rejected. No other process may have
+    /// it open.
+    pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Store, OpenError> {
+        let disk = ReadOnlyDisk::open(dir.as_ref())?;
         Store::with_journal(disk, options)
     }
 

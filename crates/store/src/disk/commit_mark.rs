@@ -34,7 +34,7 @@ impl CommitMark {
         }
     }
 
-    fn encode(self) -> [u8; 20] {
+    pub(super) fn encode(self) -> [u8; 20] {
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&self.generation.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.length.to_le_bytes());

@@ -1,4 +1,6 @@
-//! Replay at start: reads the newest base and the logs since, and rejects damage.
+//! Replay: reads the newest base and the logs since, and rejects damage.
+
+use std::io;
 
 use super::JournalDir;
 use super::codec::{self, Payload};
@@ -7,7 +9,7 @@ use super::frame::{FileIdentity, FileRole, FrameReader, HEADER, NextFrame};
 use super::log::LogFile;
 use crate::{OpenError, Revision, Saved};
 
-/// What a directory holds.
+/// What a directory holds, and the log to go on with.
 pub(super) struct Replayed {
     pub(super) revision: Revision,
     pub(super) base_bytes: u64,
@@ -16,36 +18,82 @@ pub(super) struct Replayed {
     pub(super) log: LogFile,
 }
 
-/// The files that count.
-struct GenerationChain {
+/// What a directory holds.
+struct Scanned {
+    revision: Revision,
     /// The newest base's generation; the first has none.
     base: Option<u64>,
-    /// The generations of all logs from the base on, without a gap.
-    logs: Vec<u64>,
-    commit_mark: CommitMark,
+    base_bytes: u64,
+    sealed_bytes: u64,
+    last: LastLog,
 }
 
+/// The log that was in use.
+struct LastLog {
+    generation: u64,
+    /// The bytes that could be read.
+    length: u64,
+    n_changes: u64,
+    is_sealed: bool,
+}
+
+/// The files that count.
+pub(super) struct GenerationChain {
+    /// The newest base's generation; the first has none.
+    pub(super) base: Option<u64>,
+    /// The generations of all logs from the base on, without a gap.
+    pub(super) logs: Vec<u64>,
+    pub(super) commit_mark: CommitMark,
+}
+
+/// Reads a directory, and makes it ready for the next append.
 pub(super) fn replay(
     place: &JournalDir,
     load: &mut dyn FnMut(Saved<'_>),
 ) -> Result<Replayed, OpenError> {
-    let failed = |source| OpenError::Io {
-        path: place.dir.clone(),
+    let Some(scanned) = scan(place, load)? else {
+        let log = LogFile::create_first(place).map_err(|source| OpenError::Io {
+            path: place.dir.clone(),
+            source,
+        })?;
+        return Ok(Replayed {
+            revision: Revision::ZERO,
+            base_bytes: 0,
+            sealed_bytes: 0,
+            log,
+        });
+    };
+    let last = &scanned.last;
+    let log = last.resume(place).map_err(|source| OpenError::Io {
+        path: place.log(last.generation),
         source,
+    })?;
+    let last_bytes = if last.is_sealed { last.length } else { 0 };
+    place.sweep(scanned.base.unwrap_or_default());
+    Ok(Replayed {
+        revision: scanned.revision,
+        base_bytes: scanned.base_bytes,
+        sealed_bytes: scanned.sealed_bytes + last_bytes,
+        log,
+    })
+}
+
+/// Reads a directory without changing it, and returns the latest revision; `None` if nothing was ever written.
+pub(super) fn read(
+    place: &JournalDir,
+    load: &mut dyn FnMut(Saved<'_>),
+) -> Result<Option<Revision>, OpenError> {
+    Ok(scan(place, load)?.map(|scanned| scanned.revision))
+}
+
+fn scan(place: &JournalDir, load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Scanned>, OpenError> {
+    let Some(chain) = GenerationChain::find(place)? else {
+        return Ok(None);
     };
     let mut scan = ReplayScan {
         load,
         revision: Revision::ZERO,
         n_changes: 0,
-    };
-    let Some(chain) = GenerationChain::find(place)? else {
-        let log = LogFile::create_first(place).map_err(failed)?;
-        return Ok(Replayed {
-            revision: scan.revision,
-            base_bytes: 0,
-            sealed_bytes: 0,
-            log,
-        });
     };
     let base_bytes = match chain.base {
         Some(generation) => scan.sealed(
@@ -71,22 +119,38 @@ pub(super) fn replay(
             },
         )?;
     }
-    let (log, last_bytes) = scan.last(place, last, chain.commit_mark)?;
-    if log.generation() != last {
-        sealed_bytes += last_bytes;
-    }
-    place.sweep(chain.base.unwrap_or_default());
-    Ok(Replayed {
+    let last = scan.last(place, last, chain.commit_mark)?;
+    Ok(Some(Scanned {
         revision: scan.revision,
+        base: chain.base,
         base_bytes,
         sealed_bytes,
-        log,
-    })
+        last,
+    }))
+}
+
+impl LastLog {
+    /// The log to go on with: this one, or the next if this one is sealed.
+    fn resume(&self, place: &JournalDir) -> io::Result<LogFile> {
+        if !self.is_sealed {
+            return LogFile::resume(place, self.generation, self.length, self.n_changes);
+        }
+        let sealed = CommitMark {
+            generation: self.generation,
+            length: self.length,
+        };
+        // On a full disk the new log takes the place of the reserve.
+        LogFile::create(place, sealed).or_else(|_| {
+            place
+                .remove_reserve()
+                .and_then(|()| LogFile::create(place, sealed))
+        })
+    }
 }
 
 impl GenerationChain {
     /// `None` if nothing was ever promised here.
-    fn find(place: &JournalDir) -> Result<Option<GenerationChain>, OpenError> {
+    pub(super) fn find(place: &JournalDir) -> Result<Option<GenerationChain>, OpenError> {
         let failed = |source| OpenError::Io {
             path: place.dir.clone(),
             source,
@@ -170,14 +234,13 @@ impl ReplayScan<'_> {
         }
     }
 
-    /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the commit mark. Returns the
-    /// log to go on with, and how many bytes were read.
+    /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the commit mark.
     fn last(
         &mut self,
         place: &JournalDir,
         generation: u64,
         commit_mark: CommitMark,
-    ) -> Result<(LogFile, u64), OpenError> {
+    ) -> Result<LastLog, OpenError> {
         let mut frames = open(
             place,
             FileIdentity {
@@ -195,30 +258,18 @@ impl ReplayScan<'_> {
         while then == Some(Then::More) {
             then = self.step(&mut frames)?;
         }
-        let offset = frames.offset();
-        if offset < promised {
+        let length = frames.offset();
+        if length < promised {
             let detail =
-                format!("unreadable at byte {offset} of {promised} that were acknowledged");
+                format!("unreadable at byte {length} of {promised} that were acknowledged");
             return Err(frames.corrupt(detail));
         }
-        let sealed = CommitMark {
+        Ok(LastLog {
             generation,
-            length: offset,
-        };
-        let log = match then {
-            // On a full disk the new log takes the place of the reserve.
-            Some(Then::Sealed) => LogFile::create(place, sealed).or_else(|_| {
-                place
-                    .remove_reserve()
-                    .and_then(|()| LogFile::create(place, sealed))
-            }),
-            _ => LogFile::resume(place, generation, offset, self.n_changes),
-        };
-        let log = log.map_err(|source| OpenError::Io {
-            path: place.log(generation),
-            source,
-        })?;
-        Ok((log, offset))
+            length,
+            n_changes: self.n_changes,
+            is_sealed: then == Some(Then::Sealed),
+        })
     }
 
     /// Loads one frame. `None` if there is none.

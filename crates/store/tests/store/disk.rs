@@ -8,14 +8,14 @@ use mizzen_store::{Expect, Expired, OpenError, Options, Store, Write};
 use crate::rig::{Rig, at, draft, dump, show, tagged};
 
 /// So small that every few writes begin a new generation.
-fn compacting() -> Options {
+pub(crate) fn compacting() -> Options {
     Options {
         compaction_bytes: 2000,
         ..Options::default()
     }
 }
 
-fn files(dir: &Path) -> Vec<String> {
+pub(crate) fn files(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
