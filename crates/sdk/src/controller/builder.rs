@@ -475,7 +475,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Builder<ForKind<K>> {
         let (resource, recorder) = (self.primary.resource.clone(), recorder.clone());
         self.record_failure = Some(Arc::new(move |key: &Key, error: &Error| {
             if let Some(entry) = store.get(key) {
-                let note = Note::warning(reason, "Reconcile", error.message());
+                let note = Note::warning(reason, "Reconcile", error.to_string());
                 let version = entry.version().to_string();
                 recorder.record(&resource.reference(key, entry.uid(), &version), note);
             }

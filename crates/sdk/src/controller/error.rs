@@ -35,11 +35,16 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// let error = Error::from(BackupError::Bucket("b".into()));
 /// assert!(error.is_terminal());
 /// assert_eq!(error.to_string(), "terminal error: no such bucket: b");
+///
+/// // The text of a failed request is the message of the server.
+/// let status = kube::core::Status::failure("pods \"web\" not found", "NotFound").with_code(404);
+/// let error = Error::from(kube::Error::Api(status.boxed()));
+/// assert_eq!(error.to_string(), "pods \"web\" not found");
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API request failed.
-    #[error(transparent)]
+    /// The API request failed. The text is the message of the server.
+    #[error("{}", message(.0))]
     Api(#[from] kube::Error),
     /// An object could not be decoded.
     #[error(transparent)]
@@ -74,13 +79,5 @@ impl Error {
     /// Whether the write conflicted; then nothing needs to be reported.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Api(error) if is_conflict(error))
-    }
-
-    /// The server's message if the API request failed, otherwise the error itself.
-    pub fn message(&self) -> String {
-        match self {
-            Error::Api(error) => message(error),
-            error => error.to_string(),
-        }
     }
 }

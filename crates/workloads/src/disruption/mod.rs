@@ -131,7 +131,7 @@ impl Reconcile for Budgets {
         match self.sync_budget(&budget).await {
             Err(error) if !error.is_conflict() => {
                 let status =
-                    plan::failed_status(&budget, &error.message(), &self.context.now_text());
+                    plan::failed_status(&budget, &error.to_string(), &self.context.now_text());
                 self.write_status(&budget, status)
                     .await
                     .map(|()| Action::done())
@@ -158,10 +158,7 @@ impl Budgets {
             .expected_and_healthy(budget, &pods)
             .await
             .inspect_err(|error| {
-                let text = format!(
-                    "Failed to calculate the number of expected pods: {}",
-                    error.message()
-                );
+                let text = format!("Failed to calculate the number of expected pods: {error}");
                 self.record_event(
                     budget,
                     Note::warning("CalculateExpectedPodCountFailed", "Counting", text),

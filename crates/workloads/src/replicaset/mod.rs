@@ -137,7 +137,7 @@ impl Reconcile for ReplicaSetController {
             false => Ok(()),
         };
         let now = self.context.now();
-        let failure = outcome.as_ref().err().map(Error::message);
+        let failure = outcome.as_ref().err().map(Error::to_string);
         let n_terminating = self
             .handlers
             .set_kind
