@@ -22,6 +22,7 @@ mod definitions;
 mod encryption;
 mod envtest;
 mod full_disk;
+mod handbook;
 mod http;
 mod kubectl;
 mod layers;

@@ -27,7 +27,7 @@ struct Walkthrough {
 }
 
 /// The directory with the binaries of this build.
-fn binaries() -> &'static Path {
+pub(super) fn binaries() -> &'static Path {
     let mizzen = Path::new(env!("CARGO_BIN_EXE_mizzen"));
     mizzen.parent().expect("a binary is in a directory")
 }
@@ -44,6 +44,35 @@ fn steps(readme: &str) -> VecDeque<String> {
     let (steps, _) = readme.split_once("## Output").unwrap_or((readme, ""));
     let steps = steps.lines().filter_map(|line| line.strip_prefix("    "));
     steps.map(str::to_owned).collect()
+}
+
+/// Adds `mizzen` and `cargo` to `bin` of a directory: they start the binaries of this build, servers at free ports. What
+/// programs of `cargo run` log goes to the file `STEP_LOG`, if that is set.
+pub(super) fn install_commands(directory: &Path) {
+    let binaries = binaries().display();
+    let mizzen = format!(
+        "case $1,$2 in\n\
+         *,--help) ;;\n\
+         up,* | apiserver,*) set -- \"$@\" --port 0 ;;\n\
+         esac\n\
+         exec '{binaries}/mizzen' \"$@\""
+    );
+    let log = "2>>\"${STEP_LOG:-/dev/stderr}\"";
+    // cargo run -p PACKAGE [--example NAME] [-- ARGUMENTS]
+    let cargo = format!(
+        "program=$3; shift 3\n\
+         if [ \"$1\" = --example ]; then program=examples/$2; shift 2; fi\n\
+         if [ \"$1\" = -- ]; then shift; fi\n\
+         if [ \"$1\" = --local ]; then set -- \"$@\" --port 0; fi\n\
+         exec '{binaries}'/$program \"$@\" {log}"
+    );
+    let bin = directory.join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for (name, script) in [("mizzen", mizzen), ("cargo", cargo)] {
+        let file = bin.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    }
 }
 
 impl Walkthrough {
@@ -63,30 +92,8 @@ impl Walkthrough {
             directory,
             programs: Vec::new(),
         };
-        let binaries = binaries().display();
-        walkthrough.install(
-            "mizzen",
-            &format!("exec '{binaries}/mizzen' \"$@\" --port 0"),
-        );
-        // cargo run -p PACKAGE [--example NAME] [-- ARGUMENTS]
-        let cargo = format!(
-            "program=$3; shift 3\n\
-             if [ \"$1\" = --example ]; then program=examples/$2; shift 2; fi\n\
-             if [ \"$1\" = -- ]; then shift; fi\n\
-             if [ \"$1\" = --local ]; then set -- \"$@\" --port 0; fi\n\
-             exec '{binaries}'/$program \"$@\""
-        );
-        walkthrough.install("cargo", &cargo);
+        install_commands(walkthrough.directory.path());
         Some(walkthrough)
-    }
-
-    /// Adds a command to the PATH of the steps.
-    fn install(&self, name: &str, script: &str) {
-        let bin = self.directory.path().join("bin");
-        std::fs::create_dir_all(&bin).unwrap();
-        let file = bin.join(name);
-        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
     }
 
     /// A line of shell in the working directory.

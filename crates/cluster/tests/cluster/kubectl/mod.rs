@@ -4,6 +4,7 @@ mod basics;
 mod change;
 mod create;
 mod examples;
+mod handbook;
 mod legacy;
 mod operate;
 mod pizza;
