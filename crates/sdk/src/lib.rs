@@ -110,7 +110,3 @@ pub use key::{Key, ParseKeyError};
 pub use mizzen_metrics as metrics;
 pub use object::Object;
 pub use resource::ResourceType;
-
-#[cfg(doctest)]
-#[doc = include_str!("../from-client-go.md")]
-struct FromClientGo;
