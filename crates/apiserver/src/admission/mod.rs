@@ -248,6 +248,30 @@ pub async fn check_connect(
     ask(&attributes.with(options)).await
 }
 
+/// Runs policies and webhooks for a CONNECT without options.
+pub(crate) async fn check_connect_without_options(call: &ResourceCall<'_>) -> Result<(), Status> {
+    delegate::wait_for_main_server(call.server).await?;
+    check_without_object(&webhook::VersionedAttributes::connect_without_options(call)).await
+}
+
+/// Runs policies and webhooks for an operation without an object, which they cannot change.
+async fn check_without_object(attributes: &webhook::VersionedAttributes<'_>) -> Result<(), Status> {
+    let (call, old) = (attributes.call, attributes.old);
+    let options = &call.server.options;
+    if options.has_plugin(MUTATING_WEBHOOK.name) {
+        webhook::WebhookRounds::default()
+            .mutate(attributes, None, false)
+            .await?;
+    }
+    deny_all(call, None)?;
+    // Kubernetes: it does not handle CONNECT (plugin/pkg/admission/namespace/exists).
+    let is_delete = attributes.operation == AdmissionOperation::Delete;
+    if is_delete && options.has_plugin(NAMESPACE_EXISTS.name) {
+        namespace::check_exists(&Attributes { call, old })?;
+    }
+    ask(attributes).await
+}
+
 /// AlwaysDeny: rejects every write, after all other plug-ins.
 fn deny_all(call: &ResourceCall, object: Option<&Value>) -> Result<(), Status> {
     if !call.server.options.has_plugin(ALWAYS_DENY.name) {
@@ -443,17 +467,7 @@ impl<'a> Checks<'a> {
             validate(attributes)?;
         }
         extend::validate(call, old, None).await?;
-        let judged = webhook::VersionedAttributes::judged(call, None, old);
-        if options.has_plugin(MUTATING_WEBHOOK.name) {
-            webhook::WebhookRounds::default()
-                .mutate(&judged, None, false)
-                .await?;
-        }
-        deny_all(call, None)?;
-        if options.has_plugin(NAMESPACE_EXISTS.name) {
-            namespace::check_exists(attributes)?;
-        }
-        ask(&judged).await
+        check_without_object(&webhook::VersionedAttributes::judged(call, None, old)).await
     }
 
     /// Keeps the quota charges of a write that was stored, and returns them otherwise.

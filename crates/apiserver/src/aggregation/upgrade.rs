@@ -1,6 +1,8 @@
 //! The unread body of a request and protocol upgrades.
 
 use parking_lot::Mutex;
+use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use http::header;
@@ -9,7 +11,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use mizzen_audit::AuditRecord;
 use mizzen_outgoing::Outgoing;
-use tokio::io::{AsyncWriteExt as _, copy};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy};
 use tokio::time::timeout;
 
 use crate::response::{Body, Response};
@@ -40,8 +42,9 @@ impl RequestStreams {
     }
 }
 
-/// Copies bytes between client and server in both directions. The request ends when one side closes, as upstream
-/// (apimachinery/pkg/util/proxy/upgradeaware.go).
+/// Copies bytes between client and server in both directions. The end of one direction is forwarded, and the other one has
+/// ten seconds to end, too; an error ends both. Kubernetes: upstream closes both at once
+/// (apimachinery/pkg/util/proxy/upgradeaware.go), so that an answer to the last bytes may be lost.
 pub fn join(
     response: http::Response<Incoming>,
     client: Option<OnUpgrade>,
@@ -59,9 +62,21 @@ pub fn join(
             };
             let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(client));
             let (mut from_server, mut to_server) = tokio::io::split(TokioIo::new(server));
-            tokio::select! {
-                _ = copy(&mut from_client, &mut to_server) => {}
-                _ = copy(&mut from_server, &mut to_client) => {}
+            {
+                let mut upward = pin!(forward(&mut from_client, &mut to_server));
+                let mut downward = pin!(forward(&mut from_server, &mut to_client));
+                tokio::select! {
+                    ended = &mut upward => {
+                        if ended.is_ok() {
+                            let _ = timeout(LINGER, downward).await;
+                        }
+                    }
+                    ended = &mut downward => {
+                        if ended.is_ok() {
+                            let _ = timeout(LINGER, upward).await;
+                        }
+                    }
+                }
             }
             let _ = timeout(LINGER, async {
                 tokio::join!(to_client.shutdown(), to_server.shutdown())
@@ -71,4 +86,13 @@ pub fn join(
         });
     }
     answer
+}
+
+/// Copies bytes until their end, which is forwarded, too.
+async fn forward(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
+    copy(from, to).await?;
+    to.shutdown().await
 }

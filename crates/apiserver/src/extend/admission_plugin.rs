@@ -8,7 +8,8 @@ use mizzen_value::Value;
 use super::{Error, RequestContext};
 use crate::verbs::ResourceCall;
 
-/// Mutates or rejects writes. Every plug-in runs for every write, so it checks the resource first.
+/// Mutates or rejects writes, and rejects connections. Every plug-in runs for every write, so it checks the resource
+/// first.
 ///
 /// ```
 /// use mizzen_apiserver::extend::{AdmissionPlugin, Error, RequestContext};
@@ -47,6 +48,14 @@ pub trait AdmissionPlugin: Send + Sync {
     ) -> impl Future<Output = Result<(), Error>> + Send {
         async { Ok(()) }
     }
+
+    /// Rejects a CONNECT, which a [`ConnectHandler`](super::ConnectHandler) would serve. `context.old` is the object.
+    fn connect(
+        &self,
+        _context: &RequestContext<'_>,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        async { Ok(()) }
+    }
 }
 
 /// An [`AdmissionPlugin`] of any type.
@@ -61,6 +70,11 @@ pub(crate) trait ErasedAdmissionPlugin: Send + Sync {
         &'a self,
         context: &'a RequestContext<'a>,
         object: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), Error>>;
+
+    fn connect_boxed<'a>(
+        &'a self,
+        context: &'a RequestContext<'a>,
     ) -> BoxFuture<'a, Result<(), Error>>;
 }
 
@@ -79,6 +93,13 @@ impl<T: AdmissionPlugin> ErasedAdmissionPlugin for T {
         object: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(self.validate(context, object))
+    }
+
+    fn connect_boxed<'a>(
+        &'a self,
+        context: &'a RequestContext<'a>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.connect(context))
     }
 }
 

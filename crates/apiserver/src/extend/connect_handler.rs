@@ -14,10 +14,12 @@ use crate::verbs::ResourceCall;
 /// Serves a subresource whose clients ask for another protocol with `Upgrade`.
 ///
 /// The verbs of the subresource are `get`, `create` or both: client libraries use `GET` for WebSocket and `POST` for SPDY.
+/// Admission policies and webhooks get the operation `CONNECT` and no object; then
+/// [`AdmissionPlugin::connect`](super::AdmissionPlugin::connect) of each plug-in runs.
 ///
 /// ```
 /// use mizzen_apiserver::extend::{ConnectHandler, Connection, Error, RequestContext};
-/// use tokio::io::copy;
+/// use tokio::io::{AsyncWriteExt as _, copy};
 ///
 /// /// Sends back all that it receives.
 /// struct Echo;
@@ -26,7 +28,9 @@ use crate::verbs::ResourceCall;
 ///     async fn connect(&self, _context: &RequestContext<'_>) -> Result<Connection, Error> {
 ///         Ok(Connection::upgrade("echo", |stream| async {
 ///             let (mut from_client, mut to_client) = tokio::io::split(stream);
-///             let _ = copy(&mut from_client, &mut to_client).await;
+///             if copy(&mut from_client, &mut to_client).await.is_ok() {
+///                 let _ = to_client.shutdown().await;
+///             }
 ///         }))
 ///     }
 /// }
@@ -96,15 +100,15 @@ impl<T: ConnectHandler> ErasedConnectHandler for T {
     }
 }
 
-/// Upgrades the connection of a request, if the handler accepts it.
+/// Upgrades the connection of a request, if plug-ins and the handler accept it.
 pub(crate) async fn connect(
     call: &ResourceCall<'_>,
     handler: &dyn ErasedConnectHandler,
     context: &RequestContext<'_>,
 ) -> Result<Response, Status> {
     let request = call.request;
-    if request.query.get("dryRun").is_some() {
-        return Err(Status::bad_request("dryRun is not supported"));
+    for plugin in &call.server.extensions.admission {
+        plugin.connect_boxed(context).await?;
     }
     if !hop_by_hop::is_upgrade(&request.headers) {
         return Err(Status::bad_request("Upgrade request required"));

@@ -23,7 +23,7 @@ mod write_hook;
 pub use admission_plugin::AdmissionPlugin;
 pub(crate) use admission_plugin::{mutate, validate};
 pub use builder::{BuildError, Builder};
-pub(crate) use connect_handler::connect;
+pub(crate) use connect_handler::{ErasedConnectHandler, connect};
 pub use connect_handler::{ConnectHandler, Connection, UpgradedStream};
 pub use error::Error;
 pub use non_resource::{NonResourceHandler, NonResourceRequest};
@@ -50,7 +50,6 @@ use mizzen_registry::{BoxFuture, Resource};
 use mizzen_value::{Str, json};
 
 use admission_plugin::ErasedAdmissionPlugin;
-use connect_handler::ErasedConnectHandler;
 
 use crate::admission::WriteStrategy;
 use crate::delegate::Upstream;

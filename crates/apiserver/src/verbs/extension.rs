@@ -12,7 +12,9 @@ use super::create::wipe_system_metadata;
 use super::{ResourceCall, check_name, set_namespace, watch};
 use crate::admission;
 use crate::decode::{self, BodyType};
-use crate::extend::{self, ErasedStorage, ErasedSubresourceHandler, Extension, RequestContext};
+use crate::extend::{
+    self, ErasedConnectHandler, ErasedStorage, ErasedSubresourceHandler, Extension, RequestContext,
+};
 use crate::options::{self, ListQuery};
 use crate::response::{self, Response};
 
@@ -26,10 +28,7 @@ pub(super) async fn answer(
 ) -> Result<Response, Status> {
     match own {
         Extension::Subresource(handler) => serve_subresource(call, &**handler).await,
-        Extension::Connect(handler) => {
-            let object = read_object(call).await?;
-            extend::connect(call, &**handler, &RequestContext::new(call, Some(&object))).await
-        }
+        Extension::Connect(handler) => serve_connect(call, &**handler).await,
         Extension::Storage(storage) => serve_storage(call, &**storage, verb).await,
         Extension::Handler(handle) => handle(call).await,
     }
@@ -221,6 +220,19 @@ async fn read_object(call: &ResourceCall<'_>) -> Result<Value, Status> {
             object.value()
         }
     })
+}
+
+/// Admits a CONNECT and upgrades the connection. Kubernetes: in this order (apiserver/pkg/endpoints/handlers/rest.go).
+async fn serve_connect(
+    call: &ResourceCall<'_>,
+    handler: &dyn ErasedConnectHandler,
+) -> Result<Response, Status> {
+    if call.request.query.get("dryRun").is_some() {
+        return Err(Status::bad_request("dryRun is not supported"));
+    }
+    admission::check_connect_without_options(call).await?;
+    let object = read_object(call).await?;
+    extend::connect(call, handler, &RequestContext::new(call, Some(&object))).await
 }
 
 async fn serve_subresource(

@@ -2,34 +2,56 @@
 
 use std::time::Duration;
 
-use mizzen_apiserver::delegate::{Serving, Upstream};
-use mizzen_apiserver::{ClientIdentity, Server};
+use http_body_util::BodyExt as _;
+use mizzen_apiserver::delegate::{RunError, Serving, Upstream};
+use mizzen_apiserver::{ClientIdentity, Options, Server, User};
 use mizzen_outgoing::{OutgoingClient, Target, Trust, whole};
 use mizzen_registry::Store;
-use mizzen_value::{json, value};
+use mizzen_value::{Value, json, value};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::aggregation::read_until;
 use crate::network::{Authority, Network};
 use crate::own::{BOATS, builder, launch};
 use crate::peer::{Peer, Reaction};
-use crate::rig::{Reply, Rig, registry};
+use crate::rig::{CONFIG_MAPS, Reply, Rig, registry};
 
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const TRUST_COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
+const TRUST_NAME: &str = "extension-apiserver-authentication";
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A main server, and an aggregated one that follows it.
 struct Aggregated {
     main: Rig,
     own: Rig,
-    _network: Network,
+    /// The main server on the network.
+    network: Network,
+    /// Signs the certificate that the main server has as a front proxy.
+    front_proxy: Authority,
     follower: JoinHandle<()>,
+}
+
+/// An aggregated server on the network.
+struct Running {
+    port: u16,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), RunError>>,
 }
 
 impl Aggregated {
     async fn start() -> Aggregated {
-        let main = Rig::new().await;
+        let front_proxy = Authority::new();
+        let options = Options {
+            front_proxy: Some(front_proxy.identity()),
+            ..Options::default()
+        };
+        let main = Rig::with(options).await;
         let network = Network::start(&main.server).await;
         let upstream = load(&network.kubeconfig());
         let server = builder().upstream(&upstream).build().unwrap();
@@ -38,23 +60,71 @@ impl Aggregated {
         Aggregated {
             main,
             own: Rig { server },
-            _network: network,
+            network,
+            front_proxy,
             follower,
         }
     }
 
-    /// Creates an object on the main server.
-    async fn create(&self, path: &str, object: &mizzen_value::Value) {
-        let text = json::to_string(object);
-        self.main.post(path, &text).await.expect(201);
+    /// Runs the aggregated server. `trusted` is what the main server publishes about certificates and headers.
+    async fn run(&self, trusted: &Value) -> Running {
+        let namespace = value!({ "metadata": { "name": "kube-system" } });
+        self.create("/api/v1/namespaces", &namespace).await;
+        let config_map =
+            value!({ "metadata": { "name": (TRUST_NAME) }, "data": (trusted.clone()) });
+        self.create(TRUST_COLLECTION, &config_map).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server: Server = self.own.server.clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = Serving {
+            listener,
+            identity: Authority::new().identity(),
+        };
+        let task = tokio::spawn(server.run(serving, async { drop(stopped.await) }));
+        Running { port, stop, task }
     }
 
-    /// Launches boats until the answer has this code: the main server's state arrives a little later.
-    async fn launch_until(&self, name: &str, code: u16) -> Reply {
+    /// Changes what the main server publishes about certificates and headers.
+    async fn publish(&self, trusted: &Value) {
+        let path = format!("{TRUST_COLLECTION}/{TRUST_NAME}");
+        let text = json::to_string(&value!({ "data": (trusted.clone()) }));
+        self.main.patch(&path, &text).await.expect(200);
+    }
+
+    /// Lets the main server proxy to the aggregated one.
+    async fn register(&self, port: u16) {
+        self.main.server.aggregate().await.unwrap();
+        self.create(SERVICES, &external_service("sea")).await;
+        let api_service = value!({
+            "metadata": { "name": "v1.sea.example.com" },
+            "spec": {
+                "group": "sea.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 15,
+                "insecureSkipTLSVerify": true,
+                "service": { "namespace": "default", "name": "sea", "port": (i64::from(port)) },
+            },
+        });
+        let path = "/apis/apiregistration.k8s.io/v1/apiservices";
+        self.create(path, &api_service).await;
+        let available = async {
+            while self.main.get(BOATS).await.status != 200 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(STEP_TIMEOUT, available).await.expect("it is found");
+    }
+
+    /// Creates an object on the main server.
+    async fn create(&self, path: &str, object: &Value) {
+        create(&self.main, path, object).await;
+    }
+
+    /// Launches boats until the answer is as wanted: the main server's state arrives a little later.
+    async fn launch_until(&self, name: &str, is_wanted: impl Fn(&Reply) -> bool) -> Reply {
         let tries = async {
             loop {
                 let reply = launch(&self.own, name, 9).await;
-                if reply.status == code {
+                if is_wanted(&reply) {
                     return reply;
                 }
                 if reply.status == 201 {
@@ -73,6 +143,55 @@ impl Drop for Aggregated {
     fn drop(&mut self) {
         self.follower.abort();
     }
+}
+
+impl Running {
+    /// Stops the server, and waits until it has stopped.
+    async fn stop(self) {
+        drop(self.stop);
+        let ended = timeout(STEP_TIMEOUT, self.task).await.unwrap();
+        ended.unwrap().unwrap();
+    }
+}
+
+async fn create(main: &Rig, path: &str, object: &Value) {
+    let text = json::to_string(object);
+    main.post(path, &text).await.expect(201);
+}
+
+/// A policy of the main server: boats are not longer than a ConfigMap says, at first 8 feet.
+async fn forbid_long_boats(main: &Rig) {
+    let rules = value!([{
+        "apiGroups": ["sea.example.com"], "apiVersions": ["v1"], "resources": ["boats"], "operations": ["CREATE"],
+    }]);
+    let policy = value!({
+        "metadata": { "name": "short" },
+        "spec": {
+            "paramKind": { "apiVersion": "v1", "kind": "ConfigMap" },
+            "matchConstraints": { "resourceRules": (rules) },
+            "validations": [{ "expression": "object.feet <= int(params.data.max)", "message": "too long" }],
+        },
+    });
+    let policies = format!("{REGISTRATION}/validatingadmissionpolicies");
+    create(main, &policies, &policy).await;
+    let params = value!({ "metadata": { "name": "limits" }, "data": { "max": "8" } });
+    create(main, CONFIG_MAPS, &params).await;
+    let binding = value!({
+        "metadata": { "name": "short" },
+        "spec": {
+            "policyName": "short", "validationActions": ["Deny"],
+            "paramRef": { "name": "limits", "namespace": "default", "parameterNotFoundAction": "Deny" },
+        },
+    });
+    let bindings = format!("{REGISTRATION}/validatingadmissionpolicybindings");
+    create(main, &bindings, &binding).await;
+}
+
+/// A Service that leads to this machine.
+fn external_service(name: &str) -> Value {
+    value!({
+        "metadata": { "name": (name) }, "spec": { "type": "ExternalName", "externalName": "localhost" },
+    })
 }
 
 fn load(kubeconfig: &str) -> Upstream {
@@ -124,32 +243,10 @@ async fn an_object_needs_a_namespace_of_the_main_server() {
 async fn policies_of_the_main_server_apply() {
     let servers = Aggregated::start().await;
     launch(&servers.own, "jolle", 9).await.expect(201);
-    let rules = value!([{
-        "apiGroups": ["sea.example.com"], "apiVersions": ["v1"], "resources": ["boats"], "operations": ["CREATE"],
-    }]);
-    let policy = value!({
-        "metadata": { "name": "short" },
-        "spec": {
-            "paramKind": { "apiVersion": "v1", "kind": "ConfigMap" },
-            "matchConstraints": { "resourceRules": (rules) },
-            "validations": [{ "expression": "object.feet <= int(params.data.max)", "message": "too long" }],
-        },
-    });
-    let policies = format!("{REGISTRATION}/validatingadmissionpolicies");
-    servers.create(&policies, &policy).await;
-    let params = value!({ "metadata": { "name": "limits" }, "data": { "max": "8" } });
-    let config_maps = "/api/v1/namespaces/default/configmaps";
-    servers.create(config_maps, &params).await;
-    let binding = value!({
-        "metadata": { "name": "short" },
-        "spec": {
-            "policyName": "short", "validationActions": ["Deny"],
-            "paramRef": { "name": "limits", "namespace": "default", "parameterNotFoundAction": "Deny" },
-        },
-    });
-    let bindings = format!("{REGISTRATION}/validatingadmissionpolicybindings");
-    servers.create(&bindings, &binding).await;
-    let refused = servers.launch_until("dory", 422).await;
+    forbid_long_boats(&servers.main).await;
+    let refused = servers
+        .launch_until("dory", |reply| reply.status == 422)
+        .await;
     assert!(
         refused.message().ends_with("too long"),
         "{}",
@@ -158,9 +255,25 @@ async fn policies_of_the_main_server_apply() {
 
     // Parameters are read when they are needed.
     let longer = r#"{"data":{"max":"20"}}"#;
-    let limits = format!("{config_maps}/limits");
+    let limits = format!("{CONFIG_MAPS}/limits");
     servers.main.patch(&limits, longer).await.expect(200);
     launch(&servers.own, "dory", 9).await.expect(201);
+}
+
+/// A webhook configuration of the main server for new boats.
+fn boat_webhook(client: &Value) -> Value {
+    value!({
+        "metadata": { "name": "dock" },
+        "webhooks": [{
+            "name": "dock.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": (client.clone()),
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "default" } },
+            "rules": [{
+                "apiGroups": ["sea.example.com"], "apiVersions": ["*"], "resources": ["boats"],
+                "operations": ["CREATE"],
+            }],
+        }],
+    })
 }
 
 #[tokio::test]
@@ -179,22 +292,14 @@ async fn webhooks_of_the_main_server_are_called() {
         Reaction::Reply(200, json::to_string(&response))
     })
     .await;
-    let configuration = value!({
-        "metadata": { "name": "seaworthy" },
-        "webhooks": [{
-            "name": "seaworthy.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "clientConfig": { "url": (format!("https://localhost:{}/", peer.port)), "caBundle": (peer.bundle()) },
-            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "default" } },
-            "rules": [{
-                "apiGroups": ["sea.example.com"], "apiVersions": ["*"], "resources": ["boats"],
-                "operations": ["CREATE"],
-            }],
-        }],
-    });
+    let url = format!("https://localhost:{}/", peer.port);
+    let client = value!({ "url": (url), "caBundle": (peer.bundle()) });
     let path = format!("{REGISTRATION}/validatingwebhookconfigurations");
-    servers.create(&path, &configuration).await;
-    let refused = servers.launch_until("wreck", 400).await;
-    let message = r#"admission webhook "seaworthy.example.com" denied the request: it leaks"#;
+    servers.create(&path, &boat_webhook(&client)).await;
+    let refused = servers
+        .launch_until("wreck", |reply| reply.status == 400)
+        .await;
+    let message = r#"admission webhook "dock.example.com" denied the request: it leaks"#;
     assert!(refused.message().contains(message), "{}", refused.message());
     launch(&servers.own, "jolle", 9).await.expect(201);
 }
@@ -216,8 +321,12 @@ async fn without_the_main_server_no_write_is_admitted() {
     own.get(BOATS).await.expect(200);
 }
 
-/// The code of a request with a client certificate.
-async fn code(port: u16, identity: ClientIdentity) -> u16 {
+/// The answer of an aggregated server to a client with a certificate, which sends headers besides.
+async fn answer(
+    port: u16,
+    identity: ClientIdentity,
+    headers: &[(&'static str, &'static str)],
+) -> (u16, String) {
     let registry = registry(Store::in_memory(Default::default()));
     let client = OutgoingClient::plain(&registry, Some(identity));
     let target = Target {
@@ -227,50 +336,115 @@ async fn code(port: u16, identity: ClientIdentity) -> u16 {
         as_front_proxy: true,
         http2: false,
     };
-    let request = http::Request::get(format!("https://localhost:{port}{BOATS}"));
+    let mut request = http::Request::get(format!("https://localhost:{port}{BOATS}"));
+    for (name, text) in headers {
+        request = request.header(*name, *text);
+    }
     let request = request.body(whole("".into())).unwrap();
     let response = client.send(&target, request).await.unwrap();
-    response.status().as_u16()
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let status = json::parse(&body).unwrap();
+    (code, status["message"].str().to_owned())
 }
 
 #[tokio::test]
 async fn authorities_of_the_main_server_are_followed() {
     let servers = Aggregated::start().await;
     let [first, second] = [Authority::new(), Authority::new()];
-    let namespace = value!({ "metadata": { "name": "kube-system" } });
-    servers.create("/api/v1/namespaces", &namespace).await;
-    let config_maps = "/api/v1/namespaces/kube-system/configmaps";
-    let name = "extension-apiserver-authentication";
-    let trusting = |authority: &Authority| value!({ "metadata": { "name": (name) }, "data": { "client-ca-file": (authority.pem.as_str()) } });
-    servers.create(config_maps, &trusting(&first)).await;
-
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let server: Server = servers.own.server.clone();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = Serving {
-        listener,
-        identity: Authority::new().identity(),
+    let trusting = |authority: &Authority| value!({ "client-ca-file": (authority.pem.as_str()) });
+    let running = servers.run(&trusting(&first)).await;
+    let code = async |authority: &Authority| {
+        let (code, _) = answer(running.port, authority.identity(), &[]).await;
+        code
     };
-    let running = tokio::spawn(server.run(serving, async { drop(stopped.await) }));
     // The main server does not know the user `admin`, who is in no group.
-    assert_eq!(code(port, first.identity()).await, 403);
-    assert_eq!(code(port, second.identity()).await, 401);
+    assert_eq!(code(&first).await, 403);
+    assert_eq!(code(&second).await, 401);
 
-    let path = format!("{config_maps}/{name}");
-    let text = json::to_string(&trusting(&second));
-    servers.main.patch(&path, &text).await.expect(200);
+    servers.publish(&trusting(&second)).await;
     let followed = async {
-        while code(port, second.identity()).await != 403 {
+        while code(&second).await != 403 {
             tokio::task::yield_now().await;
         }
     };
     timeout(STEP_TIMEOUT, followed).await.expect("it arrives");
-    assert_eq!(code(port, first.identity()).await, 401);
-    drop(stop);
-    timeout(STEP_TIMEOUT, running)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
+    assert_eq!(code(&first).await, 401);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_goes_through_the_main_server() {
+    let servers = Aggregated::start().await;
+    let running = servers
+        .run(&value!({ "requestheader-client-ca-file": (servers.front_proxy.pem.as_str()) }))
+        .await;
+    servers.register(running.port).await;
+    launch(&servers.main, "jolle", 9).await.expect(201);
+    let mut stream = servers.network.connect().await;
+    let request = format!(
+        "GET {BOATS}/jolle/radio?frequency=16 HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: radio\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let head = read_until(&mut stream, "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    for word in ["mayday.", "position."] {
+        stream.write_all(word.as_bytes()).await.unwrap();
+        assert_eq!(read_until(&mut stream, ".").await, word);
+    }
+    // The boat answers after it has received the end.
+    stream.shutdown().await.unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, "roger.");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_of_the_main_server_denies_a_connection() {
+    let servers = Aggregated::start().await;
+    for name in ["jolle", "dory"] {
+        launch(&servers.own, name, 9).await.expect(201);
+    }
+    let expression = "request.operation == 'CONNECT' && request.subResource == 'radio' && object == null && \
+        request.kind.kind == 'Boat' && request.name != 'jolle'";
+    let policy = value!({
+        "metadata": { "name": "silence" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": ["sea.example.com"], "apiVersions": ["v1"], "resources": ["boats/radio"],
+                "operations": ["CONNECT"],
+            }] },
+            "validations": [{ "expression": (expression), "message": "radio silence" }],
+        },
+    });
+    let policies = format!("{REGISTRATION}/validatingadmissionpolicies");
+    servers.create(&policies, &policy).await;
+    let binding = value!({
+        "metadata": { "name": "silence" },
+        "spec": { "policyName": "silence", "validationActions": ["Deny"] },
+    });
+    let bindings = format!("{REGISTRATION}/validatingadmissionpolicybindings");
+    servers.create(&bindings, &binding).await;
+    let call = async |name: &str| {
+        let upgrade = [("connection", "Upgrade"), ("upgrade", "radio")];
+        let path = format!("{BOATS}/{name}/radio?frequency=16");
+        let user = User::master("admin");
+        servers.own.call_as(user, &upgrade, "GET", &path, "").await
+    };
+    let denied = async {
+        loop {
+            let reply = call("jolle").await;
+            if reply.status == 422 {
+                return reply;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let denied = timeout(STEP_TIMEOUT, denied).await.expect("it arrives");
+    let message = denied.message();
+    assert!(message.ends_with("radio silence"), "{message}");
+    // This one is admitted; without a network no connection is upgraded.
+    let admitted = call("dory").await.expect(400);
+    assert_eq!(admitted.message(), "Upgrade request required");
 }

@@ -167,6 +167,13 @@ impl AdmissionPlugin for Captain {
             _ => Ok(()),
         }
     }
+
+    async fn connect(&self, asked: &RequestContext<'_>) -> Result<(), Error> {
+        match asked.name {
+            "ghost" => Err(asked.forbidden(asked.old.unwrap(), "no crew listens")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Harbours, in a list of our own.
@@ -241,7 +248,7 @@ impl SubresourceHandler for Horn {
     }
 }
 
-/// Sends back what it receives, if the client knows the frequency.
+/// Sends back what it receives, if the client knows the frequency, and has the last word.
 struct Radio;
 
 impl ConnectHandler for Radio {
@@ -254,6 +261,8 @@ impl ConnectHandler for Radio {
         Ok(Connection::upgrade("radio", |stream| async {
             let (mut from_client, mut to_client) = tokio::io::split(stream);
             let _ = tokio::io::copy(&mut from_client, &mut to_client).await;
+            let _ = to_client.write_all(b"roger.").await;
+            let _ = to_client.shutdown().await;
         }))
     }
 }
@@ -923,6 +932,9 @@ async fn a_subresource_upgrades_the_connection() {
     let rig = rig();
     launch(&rig, "jolle", 10).await.expect(201);
     rig.get(&format!("{BOATS}/jolle/radio")).await.expect(400);
+    launch(&rig, "ghost", 10).await.expect(201);
+    let refused = rig.get(&format!("{BOATS}/ghost/radio")).await.expect(403);
+    assert!(refused.message().ends_with("no crew listens"));
     let network = Network::start(&rig.server).await;
     let open = async |query: &str| {
         let mut stream = network.connect().await;

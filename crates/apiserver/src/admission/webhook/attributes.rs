@@ -142,6 +142,19 @@ impl<'a> VersionedAttributes<'a> {
         }
     }
 
+    /// A CONNECT without options: the kind is that of the subresource, and there is no object.
+    pub(crate) fn connect_without_options(call: &'a ResourceCall<'a>) -> VersionedAttributes<'a> {
+        let kind = call.resource.kind();
+        let stated = kind
+            .subresource(&call.path.subresource)
+            .and_then(|subresource| subresource.kind.clone());
+        VersionedAttributes {
+            operation: AdmissionOperation::Connect,
+            kind: stated.unwrap_or_else(|| kind.gvk.clone()),
+            ..VersionedAttributes::asked(call, None)
+        }
+    }
+
     /// The same request with an object.
     pub(crate) fn with<'b>(&'b self, object: &'b Value) -> VersionedAttributes<'b> {
         VersionedAttributes {
