@@ -374,6 +374,51 @@ async fn authorities_of_the_main_server_are_followed() {
 }
 
 #[tokio::test]
+async fn names_of_the_front_proxys_headers_are_followed() {
+    let servers = Aggregated::start().await;
+    let running = servers
+        .run(&value!({
+            "requestheader-client-ca-file": (servers.front_proxy.pem.as_str()),
+            "requestheader-username-headers": "[\"X-Remote-User\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+        }))
+        .await;
+    let request = async |headers: &[(&'static str, &'static str)]| {
+        answer(running.port, servers.front_proxy.identity(), headers).await
+    };
+    let before = [
+        ("x-remote-user", "jane"),
+        ("x-remote-group", "system:masters"),
+    ];
+    let after = [("x-sailor", "joan"), ("x-crew", "system:masters")];
+    assert_eq!(request(&before).await.0, 200);
+    assert_eq!(request(&after).await.0, 401);
+    let (code, message) = request(&before[..1]).await;
+    assert_eq!(code, 403);
+    assert!(message.contains("User \"jane\" cannot list"), "{message}");
+
+    servers
+        .publish(&value!({
+            "requestheader-username-headers": "[\"X-Sailor\"]",
+            "requestheader-group-headers": "[\"X-Crew\"]",
+        }))
+        .await;
+    let followed = async {
+        while request(&after).await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(STEP_TIMEOUT, followed).await.expect("it arrives");
+    assert_eq!(request(&before).await.0, 401);
+    // A group in a header of the previous name counts no longer.
+    let mixed = [after[0], before[1]];
+    let (code, message) = request(&mixed).await;
+    assert_eq!(code, 403);
+    assert!(message.contains("User \"joan\" cannot list"), "{message}");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn an_upgraded_connection_goes_through_the_main_server() {
     let servers = Aggregated::start().await;
     let running = servers
