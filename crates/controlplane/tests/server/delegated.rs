@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::delegate::{RunError, Serving, Upstream};
 use mizzen_apiserver::{ClientIdentity, Options, Server, User};
@@ -302,6 +304,53 @@ async fn webhooks_of_the_main_server_are_called() {
     let message = r#"admission webhook "dock.example.com" denied the request: it leaks"#;
     assert!(refused.message().contains(message), "{}", refused.message());
     launch(&servers.own, "jolle", 9).await.expect(201);
+}
+
+/// A mutating webhook of the main server, behind a Service: it labels and shortens new boats.
+async fn dock(main: &Rig) -> Peer {
+    let peer = Peer::start(&["dock.default.svc"], |request| {
+        let review = json::parse(request.body()).unwrap();
+        let patch = r#"[{"op":"add","path":"/metadata/labels","value":{"docked":"yes"}},{"op":"replace","path":"/feet","value":8}]"#;
+        let response = value!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "response": {
+                "uid": (review["request"]["uid"].clone()), "allowed": true, "patchType": "JSONPatch",
+                "patch": (STANDARD.encode(patch)),
+            },
+        });
+        Reaction::Reply(200, json::to_string(&response))
+    })
+    .await;
+    create(main, SERVICES, &external_service("dock")).await;
+    let client = value!({
+        "service": { "namespace": "default", "name": "dock", "port": (i64::from(peer.port)), "path": "/boats" },
+        "caBundle": (peer.bundle()),
+    });
+    let path = format!("{REGISTRATION}/mutatingwebhookconfigurations");
+    create(main, &path, &boat_webhook(&client)).await;
+    peer
+}
+
+fn is_docked(reply: &Reply) -> bool {
+    reply.body.at("metadata.labels.docked").str() == "yes"
+}
+
+#[tokio::test]
+async fn a_mutating_webhook_of_the_main_server_behind_a_service_changes_objects() {
+    let servers = Aggregated::start().await;
+    let peer = dock(&servers.main).await;
+    let boat = servers.launch_until("jolle", is_docked).await.expect(201);
+    assert_eq!(boat.body["feet"].int(), 8);
+    let stored = servers.own.get(&format!("{BOATS}/jolle")).await.expect(200);
+    assert_eq!((stored.body["feet"].int(), is_docked(&stored)), (8, true));
+    let review = peer.seen().pop().unwrap();
+    assert_eq!(review.uri().path(), "/boats");
+    let review = json::parse(review.body()).unwrap();
+    assert_eq!(review["request"]["object"]["feet"].int(), 9);
+
+    // What a webhook makes of an object is validated, too.
+    let refused = launch(&servers.own, "titanic", 9).await.expect(403);
+    assert!(refused.message().ends_with("it sinks"));
 }
 
 #[tokio::test(start_paused = true)]
