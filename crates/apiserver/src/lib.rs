@@ -73,7 +73,9 @@ pub mod verbs;
 mod zpages;
 
 pub use cors::Cors;
-pub use extend::{BuildError, Builder, NonResourceHandler, NonResourceRequest};
+pub use extend::{
+    BuildError, Builder, NonResourceHandler, NonResourceHandlers, NonResourceRequest,
+};
 pub use health::{ComponentHealth, HealthCheck, HealthEndpoint, kube_apiserver_boot_sequence};
 pub use in_process::InProcess;
 pub use mizzen_file_watcher as file_watcher;

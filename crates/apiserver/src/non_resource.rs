@@ -35,11 +35,7 @@ const NON_API_PATHS: [&str; 8] = [
 
 /// Every path that this server has besides API groups and their versions.
 fn non_api_paths(server: &ServerParts) -> Vec<String> {
-    let handled = server
-        .options
-        .non_resource_handlers
-        .iter()
-        .flat_map(|handler| handler.listed_paths());
+    let handled = server.options.non_resource_handlers.listed_paths();
     let logs = server
         .options
         .log_directory
@@ -85,8 +81,7 @@ pub(crate) async fn serve(
                 let paths = match &server.options.component {
                     None => non_api_paths(server),
                     Some(_) => {
-                        let handlers = server.options.non_resource_handlers.iter();
-                        let handled = handlers.flat_map(|handler| handler.listed_paths());
+                        let handled = server.options.non_resource_handlers.listed_paths();
                         let paths = health::paths(server).into_iter().chain(handled);
                         paths.chain(self::zpages(server)).collect()
                     }
@@ -161,21 +156,15 @@ fn metrics(server: &ServerParts, request: &Request, is_slis: bool) -> Response {
 
 /// The response of the first handler that has the path.
 async fn handled(server: &ServerParts, request: &Request, path: &str) -> Option<Response> {
-    let query = request.uri.query().unwrap_or_default();
-    let (method, headers, body) = (&request.method, &request.headers, &request.body);
-    for handler in &server.options.non_resource_handlers {
-        let request = NonResourceRequest {
-            method,
-            path,
-            query,
-            headers,
-            body,
-        };
-        if let Some(response) = handler.serve(request).await {
-            return Some(response.map(Into::into));
-        }
-    }
-    None
+    let request = NonResourceRequest {
+        method: &request.method,
+        path,
+        query: request.uri.query().unwrap_or_default(),
+        headers: &request.headers,
+        body: &request.body,
+    };
+    let response = server.options.non_resource_handlers.serve(request).await?;
+    Some(response.map(Into::into))
 }
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

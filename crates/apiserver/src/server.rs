@@ -32,7 +32,7 @@ use crate::catalog::Catalog;
 use crate::chain::{self, IncomingRequest};
 use crate::cors::Cors;
 use crate::crd::{self, CrdProgress};
-use crate::extend::{Extensions, NonResourceHandler};
+use crate::extend::{Extensions, NonResourceHandlers};
 use crate::flowcontrol;
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
 use crate::metrics::ServerMetrics;
@@ -87,7 +87,7 @@ pub struct Options {
     /// Whether DELETE resets the metrics, as upstream's `--profiling` has it.
     pub resets_metrics: bool,
     /// Who serves non-resource paths before the server itself does.
-    pub non_resource_handlers: Vec<Arc<dyn NonResourceHandler>>,
+    pub non_resource_handlers: NonResourceHandlers,
     /// The health endpoints of a component that serves no API; none for an API server.
     pub component: Option<ComponentHealth>,
     /// What `/statusz` and `/flagz` say; without it they do not exist.
@@ -143,7 +143,7 @@ impl Default for Options {
             external_hostname: None,
             log_directory: None,
             resets_metrics: true,
-            non_resource_handlers: Vec::new(),
+            non_resource_handlers: NonResourceHandlers::default(),
             component: None,
             zpages: None,
             webhook_interceptor: None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::OptionFuture;
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::listen::{SecureServing, listen};
-use mizzen_apiserver::{ClientIdentity, HealthCheck, Http, Server, Zpages};
+use mizzen_apiserver::{ClientIdentity, HealthCheck, Http, NonResourceHandlers, Server, Zpages};
 use mizzen_authentication::{Authorities, TrustedAuthorities};
 use mizzen_bootstrap::kubeconfig::kubeconfig;
 use mizzen_bootstrap::loopback_client::cluster_uid;
@@ -348,7 +348,7 @@ impl ParsedArgs {
             external_hostname: args.serving.external_hostname.clone(),
             log_directory: args.serving.log_directory(),
             resets_metrics: args.debug.handler().is_enabled,
-            non_resource_handlers: vec![Arc::new(args.debug.handler())],
+            non_resource_handlers: NonResourceHandlers::default().with(args.debug.handler()),
             zpages: Some(Zpages {
                 component: "apiserver",
                 flags: flags(),

@@ -16,8 +16,8 @@ use serde::Serialize;
 use super::definition::{self, DefinitionExtensions};
 use super::write_hook::WriteHookStrategy;
 use super::{
-    AdmissionPlugin, ConnectHandler, Extension, Extensions, Handler, Hints, Storage,
-    SubresourceHandler, WriteHook,
+    AdmissionPlugin, ConnectHandler, Extension, Extensions, Handler, Hints, NonResourceHandler,
+    Storage, SubresourceHandler, WriteHook,
 };
 use crate::admission::WriteStrategy;
 use crate::catalog::{BuiltInKinds, Catalog, ServedKind};
@@ -222,6 +222,13 @@ impl Builder {
     /// Adds a write strategy, which allocates or reserves for writes, after those that were added before.
     pub fn write_strategy(mut self, strategy: impl WriteStrategy + 'static) -> Builder {
         self.extensions.write_strategies.push(Arc::new(strategy));
+        self
+    }
+
+    /// Adds a handler of non-resource paths, after those that were added before.
+    pub fn non_resource(mut self, handler: impl NonResourceHandler + 'static) -> Builder {
+        let handlers = std::mem::take(&mut self.options.non_resource_handlers);
+        self.options.non_resource_handlers = handlers.with(handler);
         self
     }
 

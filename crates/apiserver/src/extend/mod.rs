@@ -26,7 +26,7 @@ pub use builder::{BuildError, Builder};
 pub(crate) use connect_handler::{ErasedConnectHandler, connect};
 pub use connect_handler::{ConnectHandler, Connection, UpgradedStream};
 pub use error::Error;
-pub use non_resource::{NonResourceHandler, NonResourceRequest};
+pub use non_resource::{NonResourceHandler, NonResourceHandlers, NonResourceRequest};
 pub use request_context::RequestContext;
 pub(crate) use request_context::refusal;
 pub use round_trip::{RoundTrip, RoundTripError};

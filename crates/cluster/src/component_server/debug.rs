@@ -5,7 +5,6 @@
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
-use mizzen_registry::BoxFuture;
 
 use super::pprof;
 use crate::log;
@@ -44,19 +43,14 @@ impl DebugHandler {
 }
 
 impl NonResourceHandler for DebugHandler {
-    fn serve<'a>(
-        &'a self,
-        request: NonResourceRequest<'a>,
-    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
-        Box::pin(async move {
-            if !self.is_enabled {
-                return None;
-            }
-            match self.serve_flags(request) {
-                None => pprof::serve(request).await,
-                response => response,
-            }
-        })
+    async fn serve(&self, request: NonResourceRequest<'_>) -> Option<Response<Bytes>> {
+        if !self.is_enabled {
+            return None;
+        }
+        match self.serve_flags(request) {
+            None => pprof::serve(request).await,
+            response => response,
+        }
     }
 }
 

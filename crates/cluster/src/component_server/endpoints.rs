@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
 use mizzen_metrics::Families;
-use mizzen_registry::BoxFuture;
 use mizzen_value::{Value, json};
 
 use super::process_metrics::ProcessMetrics;
@@ -31,10 +30,7 @@ impl NonResourceHandler for ComponentEndpoints {
         paths.map(String::from).collect()
     }
 
-    fn serve<'a>(
-        &'a self,
-        request: NonResourceRequest<'a>,
-    ) -> BoxFuture<'a, Option<Response<Bytes>>> {
+    async fn serve(&self, request: NonResourceRequest<'_>) -> Option<Response<Bytes>> {
         let (text, media_type) = match request.path {
             "/metrics" => {
                 let process = ProcessMetrics {
@@ -56,7 +52,7 @@ impl NonResourceHandler for ComponentEndpoints {
                 json::to_string(&self.configuration),
                 HeaderValue::from_static("application/json"),
             ),
-            _ => return Box::pin(async { None }),
+            _ => return None,
         };
         let mut response = Response::new(text.into());
         response
@@ -68,6 +64,6 @@ impl NonResourceHandler for ComponentEndpoints {
                 .headers_mut()
                 .insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
         }
-        Box::pin(async { Some(response) })
+        Some(response)
     }
 }

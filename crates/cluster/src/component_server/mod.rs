@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::listen::{SecureServing, listen};
-use mizzen_apiserver::{ComponentHealth, NonResourceHandler, Server, Zpages};
+use mizzen_apiserver::{ComponentHealth, Server, Zpages};
 use mizzen_authentication::{Authenticator, Authorities, ProxyHeaders};
 use mizzen_authorization::Authorizer;
 use mizzen_bootstrap::pki::{self, Protocol, ServingCertificates};
@@ -131,20 +131,20 @@ impl ComponentServer {
             // Kubernetes: only the scheduler has them (cmd/kube-scheduler/app/server.go).
             has_resource_metrics: self.name == "kube-scheduler",
         };
-        let handlers: Vec<Arc<dyn NonResourceHandler>> =
-            vec![Arc::new(self.debug), Arc::new(endpoints)];
-        let server = Server::builder(registry.clone()).options(|options| {
-            options.http.max_streams = self.max_streams;
-            options.authentication.authenticators = self.authenticator.into_iter().collect();
-            options.authentication.proxy_headers = self.proxy_headers.into();
-            options.authorizers = self.authorizers;
-            options.non_resource_handlers = handlers;
-            options.component = Some(self.health);
-            options.zpages = Some(Zpages {
-                component: self.name,
-                flags: flags(),
+        let server = Server::builder(registry.clone())
+            .non_resource(self.debug)
+            .non_resource(endpoints)
+            .options(|options| {
+                options.http.max_streams = self.max_streams;
+                options.authentication.authenticators = self.authenticator.into_iter().collect();
+                options.authentication.proxy_headers = self.proxy_headers.into();
+                options.authorizers = self.authorizers;
+                options.component = Some(self.health);
+                options.zpages = Some(Zpages {
+                    component: self.name,
+                    flags: flags(),
+                });
             });
-        });
         server
             .build()
             .map_err(|error| ComposeError::Bootstrap(error.to_string()))

@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::delegate::Upstream;
@@ -11,7 +12,7 @@ use mizzen_apiserver::extend::{
     AdmissionPlugin, ConnectHandler, Connection, Error, RequestContext, RoundTrip, Storage,
     SubresourceHandler, WriteHook,
 };
-use mizzen_apiserver::{Builder, Server, User};
+use mizzen_apiserver::{Builder, NonResourceHandler, NonResourceRequest, Server, User};
 use mizzen_authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
 use mizzen_authorization::{Attributes, Authorizer, Decision, DecisionReason};
 use mizzen_object::{GroupResource, GroupVersionKind, HookContext, Hooks, Violations};
@@ -955,6 +956,33 @@ async fn a_subresource_upgrades_the_connection() {
     assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
     let (head, _) = open("x").await;
     assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+}
+
+/// The tide, at a path of its own.
+struct Tide;
+
+impl NonResourceHandler for Tide {
+    async fn serve(&self, request: NonResourceRequest<'_>) -> Option<http::Response<Bytes>> {
+        tokio::task::yield_now().await;
+        (request.path == "/tide").then(|| http::Response::new(r#"{"metres":3}"#.into()))
+    }
+
+    fn listed_paths(&self) -> Vec<String> {
+        vec!["/tide".into()]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_non_resource_path_has_a_handler_of_its_own() {
+    let server = builder().non_resource(Tide).build().unwrap();
+    let rig = Rig { server };
+    let tide = rig.get("/tide").await.expect(200).body;
+    assert_eq!(tide["metres"].int(), 3);
+    rig.get("/tides").await.expect(404);
+    let index = rig.get("/").await.expect(200).body;
+    assert!(index["paths"].list().contains(&"/tide".into()));
+    let jane = User::component("jane");
+    rig.call_as(jane, &[], "GET", "/tide", "").await.expect(403);
 }
 
 const RAFTS: &str = "
