@@ -32,6 +32,7 @@ use crate::catalog::Catalog;
 use crate::chain::{self, IncomingRequest};
 use crate::cors::Cors;
 use crate::crd::{self, CrdProgress};
+use crate::delegate::MainServer;
 use crate::extend::{Extensions, NonResourceHandlers};
 use crate::flowcontrol;
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
@@ -224,19 +225,25 @@ impl Server {
         options: Options,
         extensions: Extensions,
     ) -> Server {
-        // What the cluster configures is the main server's, if this one is aggregated.
-        let upstream = extensions.upstream.as_ref();
-        let find = |group: &str, version: &str, plural: &str| match upstream {
-            Some(upstream) => upstream.mirror().resource(group, plural),
+        // What the cluster configures is the main server's, if this one is behind it.
+        let main = extensions.main.as_ref();
+        let find = |group: &str, version: &str, plural: &str| match main {
+            Some(main) => main.resource(group, version, plural),
             None => catalog.get(group, version, plural),
         };
-        let services = ServiceResolver::new(
-            upstream.map_or(&registry, |upstream| upstream.mirror().registry()),
-            find,
-            upstream.map_or(&options.advertise, |upstream| upstream.address()),
-        );
-        let client = OutgoingClient::new(&registry, options.front_proxy.clone(), services)
-            .intercepted_by(options.webhook_interceptor.clone());
+        let client = match main {
+            Some(MainServer::InProcess(main)) => main.client.clone(),
+            main => {
+                let upstream = extensions.upstream();
+                let services = ServiceResolver::new(
+                    main.map_or(&registry, MainServer::registry),
+                    find,
+                    upstream.map_or(&options.advertise, |upstream| upstream.address()),
+                );
+                OutgoingClient::new(&registry, options.front_proxy.clone(), services)
+                    .intercepted_by(options.webhook_interceptor.clone())
+            }
+        };
         catalog.call_with(&client, &registry);
         let registration = |plural: &str| find("admissionregistration.k8s.io", "v1", plural);
         let webhooks = Webhooks::new(registration);
@@ -453,18 +460,16 @@ impl ServerParts {
         self.itself.upgrade().map(Server)
     }
 
-    /// The registry of what the cluster configures: the main server's, if this one is aggregated.
+    /// The registry of what the cluster configures: the main server's, if this one is behind it.
     pub(crate) fn cluster_registry(&self) -> &Registry {
-        match &self.extensions.upstream {
-            Some(upstream) => upstream.mirror().registry(),
-            None => &self.registry,
-        }
+        let main = self.extensions.main.as_ref();
+        main.map_or(&self.registry, MainServer::registry)
     }
 
     /// The namespaces of the cluster, and their registry.
     pub(crate) fn namespaces(&self) -> Result<(&Registry, Resource), Status> {
-        let namespaces = match &self.extensions.upstream {
-            Some(upstream) => upstream.mirror().resource("", "namespaces"),
+        let namespaces = match &self.extensions.main {
+            Some(main) => main.resource("", "v1", "namespaces"),
             None => self.catalog.get("", "v1", "namespaces"),
         };
         let namespaces = namespaces.ok_or_else(Status::no_such_resource)?;

@@ -56,13 +56,11 @@ pub const SERVICE_ACCOUNT: &str = "metrics-server";
 /// `kube-system/metrics-server`, which needs the role of metrics-server, `system:metrics-server`.
 pub fn serve(main: &Server) -> Result<(), BuildError> {
     let scraper = Arc::new(Scraper::new(main.clone()));
-    let server = Server::builder(main.registry().clone())
+    let builder = Server::builder(main.registry().clone())
         .kinds("metrics.kinds", include_str!("metrics.kinds"))
         .hooks(NODE_METRICS, MetricsCells)
         .hooks(POD_METRICS, MetricsCells)
         .storage(NODES, NodeMetrics(scraper.clone()))
-        .storage(PODS, PodMetrics(scraper))
-        .build()?;
-    main.serve_locally(server, PRIORITY);
-    Ok(())
+        .storage(PODS, PodMetrics(scraper));
+    main.serve_locally(builder, PRIORITY).map(drop)
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use mizzen_value::Str;
 
 use super::documents::add_version;
-use crate::Server;
 use crate::discovery::{self, Group, Priority};
 use crate::server::ServerParts;
+use crate::{BuildError, Builder, Server};
 
 /// An API server of this process.
 pub(super) struct LocalServer {
@@ -29,12 +29,17 @@ pub(super) struct LocalVersion {
 }
 
 impl Server {
-    /// Serves the versions of `server`, which a [`Builder`](crate::Builder) made in this process, as those of an aggregated
-    /// API server: with APIServices, in discovery and in OpenAPI. Requests for them are authenticated, authorized and
-    /// audited by this server, and served by the other one.
+    /// Builds a server in this process, and serves its versions as those of an aggregated API server: with APIServices, in
+    /// discovery and in OpenAPI. Requests for them are authenticated, authorized and audited by this server, and served by
+    /// the other one, which is returned. Namespaces, admission policies and webhooks of this server apply to its kinds.
     ///
     /// An APIService with a Service takes precedence, as does a CustomResourceDefinition.
-    pub fn serve_locally(&self, server: Server, priority: Priority) {
+    pub fn serve_locally(
+        &self,
+        builder: Builder,
+        priority: Priority,
+    ) -> Result<Server, BuildError> {
+        let server = builder.behind(self).build()?;
         let groups = server.0.catalog.groups();
         let versions = groups.iter().flat_map(|group| {
             let versions = group.versions.iter();
@@ -43,11 +48,12 @@ impl Server {
         let versions = versions.collect();
         let aggregation = &self.0.aggregation;
         aggregation.local.write().push(LocalServer {
-            server,
+            server: server.clone(),
             priority,
             versions,
         });
         aggregation.served_changed();
+        Ok(server)
     }
 }
 

@@ -34,8 +34,7 @@ fn admit<'a>(
 ) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         let admitted = admission::check_namespace(attributes, object);
-        let upstream = &attributes.call.server.extensions.upstream;
-        match (admitted, upstream) {
+        match (admitted, attributes.call.server.extensions.upstream()) {
             (Err(status), Some(upstream)) if status.code == 404 => {
                 // It may be new.
                 upstream.read_namespace(attributes.namespace()).await?;

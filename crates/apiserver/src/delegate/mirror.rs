@@ -175,7 +175,7 @@ impl Upstream {
 
 /// Waits until a write can be admitted, if the server is aggregated.
 pub(crate) async fn wait_for_main_server(server: &ServerParts) -> Result<(), Status> {
-    match &server.extensions.upstream {
+    match server.extensions.upstream() {
         Some(upstream) => upstream.mirror().wait().await,
         None => Ok(()),
     }

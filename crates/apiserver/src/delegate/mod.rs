@@ -6,12 +6,13 @@
 //! SubjectAccessReview. Both results are cached for some seconds.
 //!
 //! Namespaces, admission policies and admission webhooks of the main server apply to the kinds of the
-//! aggregated one: `follow` lists and watches them, `mirror` keeps them, `admission` has the plug-ins,
+//! aggregated one, also if both are in one process (`main_server`): `follow` lists and watches them, `mirror` keeps them, `admission` has the plug-ins,
 //! `params` reads the parameters of policies. [`Server::run`](crate::Server::run) runs all of it.
 
 mod admission;
 mod authorization;
 mod follow;
+mod main_server;
 mod mirror;
 mod params;
 mod run;
@@ -19,6 +20,7 @@ mod token;
 mod trust;
 
 pub(crate) use admission::ADMISSION_PLUGINS;
+pub(crate) use main_server::{InProcessMain, MainAuthorizer, MainServer};
 pub(crate) use mirror::{ClusterMirror, wait_for_main_server};
 pub use run::{RunError, Serving};
 

@@ -63,7 +63,7 @@ impl Server {
         serving: Serving,
         stop: impl Future<Output = ()>,
     ) -> Result<(), RunError> {
-        let upstream = self.0.extensions.upstream.clone();
+        let upstream = self.0.extensions.upstream().cloned();
         let upstream = upstream.ok_or(RunError::NoUpstream)?;
         let registry = self.registry().clone();
         let trusted = upstream.trusted().await?;

@@ -21,7 +21,9 @@ use super::{
 };
 use crate::admission::WriteStrategy;
 use crate::catalog::{BuiltInKinds, Catalog, ServedKind};
-use crate::delegate::{self, RunError, Serving, Upstream};
+use crate::delegate::{
+    self, InProcessMain, MainAuthorizer, MainServer, RunError, Serving, Upstream,
+};
 use crate::{Options, Server, health};
 
 /// Builds an API server that serves the given kinds and nothing else.
@@ -257,9 +259,19 @@ impl Builder {
         let plugins = &mut self.options.admission_plugins;
         plugins.extend(delegate::ADMISSION_PLUGINS);
         self.options.authentication.proxy_headers = upstream.proxy_headers();
-        self.extensions.upstream = Some(upstream.clone());
+        self.extensions.main = Some(MainServer::Remote(upstream.clone()));
         self.authenticator(Arc::new(upstream.clone()))
             .authorizer(Arc::new(upstream.clone()))
+    }
+
+    /// Serves behind `main`, in the same process. The admission plug-ins of an aggregated server run, as far as `main` has
+    /// them.
+    pub(crate) fn behind(mut self, main: &Server) -> Builder {
+        let plugins = delegate::ADMISSION_PLUGINS.into_iter();
+        let enabled = plugins.filter(|plugin| main.0.options.has_plugin(plugin.name));
+        self.options.admission_plugins.extend(enabled);
+        self.extensions.main = Some(MainServer::InProcess(InProcessMain::new(main)));
+        self.authorizer(Arc::new(MainAuthorizer(main.0.itself.clone())))
     }
 
     /// Adds an authenticator of tokens, after those that were added before.

@@ -23,8 +23,8 @@ mod write_hook;
 pub use admission_plugin::AdmissionPlugin;
 pub(crate) use admission_plugin::{mutate, validate};
 pub use builder::{BuildError, Builder};
-pub(crate) use connect_handler::{ErasedConnectHandler, connect};
 pub use connect_handler::{ConnectHandler, Connection, UpgradedStream};
+pub(crate) use connect_handler::{ErasedConnectHandler, connect};
 pub use error::Error;
 pub use non_resource::{NonResourceHandler, NonResourceHandlers, NonResourceRequest};
 pub use request_context::RequestContext;
@@ -52,7 +52,7 @@ use mizzen_value::{Str, json};
 use admission_plugin::ErasedAdmissionPlugin;
 
 use crate::admission::WriteStrategy;
-use crate::delegate::Upstream;
+use crate::delegate::{MainServer, Upstream};
 use crate::request::{Request, ResourcePath};
 use crate::response::Response;
 use crate::verbs::ResourceCall;
@@ -67,8 +67,8 @@ pub(crate) struct Extensions {
     write_strategies: Vec<Arc<dyn WriteStrategy>>,
     hints: Option<Arc<dyn Hints>>,
     state: Option<Arc<dyn Any + Send + Sync>>,
-    /// The main server, if this one is aggregated.
-    pub(crate) upstream: Option<Upstream>,
+    /// The main server, if this one is behind it.
+    pub(crate) main: Option<MainServer>,
 }
 
 /// Serves a resource or subresource, with access to the whole request.
@@ -120,6 +120,14 @@ impl Extensions {
 
     pub(crate) fn write_strategies(&self) -> &[Arc<dyn WriteStrategy>] {
         &self.write_strategies
+    }
+
+    /// The main server, if it is another process.
+    pub(crate) fn upstream(&self) -> Option<&Upstream> {
+        match &self.main {
+            Some(MainServer::Remote(upstream)) => Some(upstream),
+            _ => None,
+        }
     }
 
     pub(crate) fn hints(&self) -> Option<&dyn Hints> {

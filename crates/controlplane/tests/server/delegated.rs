@@ -1,4 +1,5 @@
-//! An aggregated API server: namespaces, policies, webhooks and authorities of the main server apply to its kinds.
+//! An aggregated API server: namespaces, policies, webhooks and authorities of the main server apply to its kinds, also in
+//! the same process.
 
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::delegate::{RunError, Serving, Upstream};
+use mizzen_apiserver::discovery::Priority;
 use mizzen_apiserver::{ClientIdentity, Options, Server, User};
 use mizzen_outgoing::{OutgoingClient, Target, Trust, whole};
 use mizzen_registry::Store;
@@ -541,4 +543,89 @@ async fn a_policy_of_the_main_server_denies_a_connection() {
     // This one is admitted; without a network no connection is upgraded.
     let admitted = call("dory").await.expect(400);
     assert_eq!(admitted.message(), "Upgrade request required");
+}
+
+/// A main server that serves boats of a server in its process.
+async fn in_one_process() -> Rig {
+    let main = Rig::new().await;
+    let priority = Priority {
+        group: 200,
+        version: 7,
+    };
+    main.server.serve_locally(builder(), priority).unwrap();
+    main
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_and_policies_apply_to_a_server_of_the_same_process() {
+    let main = in_one_process().await;
+    let boats = BOATS.replace("default", "harbour");
+    let boat = r#"{"metadata":{"generateName":"jolle-"},"feet":9}"#;
+    let refused = main.post(&boats, boat).await.expect(404);
+    assert_eq!(refused.message(), "namespaces \"harbour\" not found");
+    let namespace = value!({ "metadata": { "name": "harbour" } });
+    create(&main, "/api/v1/namespaces", &namespace).await;
+    main.post(&boats, boat).await.expect(201);
+    main.delete("/api/v1/namespaces/harbour", "")
+        .await
+        .expect(200);
+    let refused = main.post(&boats, boat).await.expect(403);
+    let causes = refused.body["details"]["causes"].list();
+    assert_eq!(causes[0]["reason"].str(), "NamespaceTerminating");
+
+    forbid_long_boats(&main).await;
+    let refused = launch(&main, "dory", 9).await.expect(422);
+    let message = refused.message();
+    assert!(message.ends_with("too long"), "{message}");
+    launch(&main, "dory", 8).await.expect(201);
+}
+
+#[tokio::test]
+async fn webhooks_apply_to_a_server_of_the_same_process() {
+    let main = in_one_process().await;
+    let _peer = dock(&main).await;
+    let boat = launch(&main, "jolle", 9).await.expect(201);
+    assert_eq!((boat.body["feet"].int(), is_docked(&boat)), (8, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn authorizers_apply_to_a_server_of_the_same_process() {
+    let main = in_one_process().await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let role = |verbs: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"sailor"}},"rules":[{{"apiGroups":["sea.example.com"],"resources":["boats"],"verbs":[{verbs}]}}]}}"#
+        )
+    };
+    let roles = format!("{rbac}/roles");
+    main.post(&roles, &role(r#""patch""#)).await.expect(201);
+    let binding = r#"{"metadata":{"name":"sailor"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"sailor"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}"#;
+    main.post(&format!("{rbac}/rolebindings"), binding)
+        .await
+        .expect(201);
+    let apply = async || {
+        let path = format!("{BOATS}/jolle?fieldManager=jane");
+        let boat = r#"{"apiVersion":"sea.example.com/v1","kind":"Boat","metadata":{"name":"jolle"},"feet":9}"#;
+        let jane = User::component("jane");
+        main.call_as(jane, &[], "APPLY", &path, boat).await
+    };
+    // An apply that creates needs `create`, too.
+    let refused = apply().await.expect(403);
+    let message = refused.message();
+    assert!(message.contains("cannot create resource"), "{message}");
+    let both = role(r#""create","patch""#);
+    main.patch(&format!("{roles}/sailor"), &both)
+        .await
+        .expect(200);
+    apply().await.expect(201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_main_one_accepts_any_namespace() {
+    let own = Rig {
+        server: builder().build().unwrap(),
+    };
+    let boats = BOATS.replace("default", "nowhere");
+    let boat = r#"{"metadata":{"name":"jolle"},"feet":9}"#;
+    own.post(&boats, boat).await.expect(201);
 }

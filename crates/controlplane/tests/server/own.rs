@@ -716,8 +716,7 @@ async fn a_server_of_the_same_process_is_served_under_our_name() {
         group: 200,
         version: 7,
     };
-    rig.server
-        .serve_locally(builder().build().unwrap(), priority);
+    rig.server.serve_locally(builder(), priority).unwrap();
     rig.server.aggregate().await.unwrap();
     let boat = launch(&rig, "jolle", 10).await.expect(201).body;
     assert_eq!(boat.at("metadata.annotations.captain").str(), "admin");
@@ -761,8 +760,7 @@ async fn an_api_service_or_a_definition_wins_over_a_server_of_the_same_process()
         group: 200,
         version: 7,
     };
-    rig.server
-        .serve_locally(builder().build().unwrap(), priority);
+    rig.server.serve_locally(builder(), priority).unwrap();
     rig.server.aggregate().await.unwrap();
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
     let service = format!("{services}/v1.sea.example.com");

@@ -2,7 +2,7 @@
 
 use mizzen_object::GroupVersionKind;
 use mizzen_object::select::LabelSelector;
-use mizzen_registry::{Key, ListOptions, Resource, Selection};
+use mizzen_registry::{Key, ListOptions, Registry, Resource, Selection};
 use mizzen_value::{Str, Value};
 
 use super::spec::PolicySpec;
@@ -106,13 +106,13 @@ impl ParamRef {
         attributes: &VersionedAttributes<'_>,
     ) -> Result<Vec<Value>, String> {
         let server = attributes.call.server;
-        let found = match (server.catalog.of_kind(kind), &server.extensions.upstream) {
-            (Some(resource), _) => {
+        let found = match (server.param_resource(kind), server.extensions.upstream()) {
+            (Some((registry, resource)), _) => {
                 let is_namespaced = resource.kind().is_namespaced();
                 let namespace = self.namespace(is_namespaced, attributes)?;
                 match self.name.is_empty() {
-                    false => self.named(&resource, namespace, attributes).await?,
-                    true => self.selected(&resource, namespace, attributes).await?,
+                    false => self.named(&registry, &resource, namespace).await?,
+                    true => self.selected(&registry, &resource, namespace).await?,
                 }
             }
             (None, Some(upstream)) => {
@@ -162,11 +162,10 @@ impl ParamRef {
 
     async fn named(
         &self,
+        registry: &Registry,
         resource: &Resource,
         namespace: &str,
-        attributes: &VersionedAttributes<'_>,
     ) -> Result<Vec<Value>, String> {
-        let registry = &attributes.call.server.registry;
         let found = registry
             .read(resource, &Key::new(namespace, &self.name), "")
             .await;
@@ -179,9 +178,9 @@ impl ParamRef {
 
     async fn selected(
         &self,
+        registry: &Registry,
         resource: &Resource,
         namespace: &str,
-        attributes: &VersionedAttributes<'_>,
     ) -> Result<Vec<Value>, String> {
         let labels = self.selector.clone();
         let selection = Selection {
@@ -193,12 +192,7 @@ impl ParamRef {
             selection,
             ..ListOptions::default()
         };
-        let found = attributes
-            .call
-            .server
-            .registry
-            .read_list(resource, &options)
-            .await;
+        let found = registry.read_list(resource, &options).await;
         Ok(found
             .map_err(|status| status.message)?
             .items
@@ -223,8 +217,8 @@ impl PolicySpec {
             // The resources of a main server are found when a binding needs them.
             Some(kind)
                 if version.is_some()
-                    && server.extensions.upstream.is_none()
-                    && server.catalog.of_kind(kind).is_none() =>
+                    && server.extensions.upstream().is_none()
+                    && server.param_resource(kind).is_none() =>
             {
                 Err(unknown(kind))
             }
