@@ -2,11 +2,9 @@
 
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderValue, header};
 use mizzen_flowcontrol::{BORROWING_PERIOD, ConfigSources, FlowRequest, TooManyRequests};
-use mizzen_object::User;
-use mizzen_value::{Value, json};
+use mizzen_value::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::request::Request;
@@ -87,31 +85,9 @@ async fn stopped(server: &Weak<ServerParts>) {
 /// its own event.
 async fn apply_status(server: &Server, name: &str, status: &Value) {
     let path = format!("{SCHEMAS}/{name}/status?fieldManager={MANAGER}&force=true");
-    let Ok(uri) = path.parse() else { return };
-    let mut headers = HeaderMap::new();
-    headers.insert(
-        header::USER_AGENT,
-        HeaderValue::from_static("kube-apiserver"),
-    );
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/apply-patch+yaml"),
-    );
-    let user = User::master("system:apiserver");
-    let answer = server
-        .call(
-            Some(user),
-            Method::PATCH,
-            uri,
-            headers,
-            Bytes::from(json::to_string(status)),
-        )
-        .await;
-    if !matches!(answer.status().as_u16(), 200 | 404) {
-        tracing::debug!(
-            name,
-            code = answer.status().as_u16(),
-            "cannot write the status of a flow schema"
-        );
+    let media_type = "application/apply-patch+yaml";
+    let (code, _) = server.patch(&path, media_type, status).await;
+    if !matches!(code, 200 | 404) {
+        tracing::debug!(name, code, "cannot write the status of a flow schema");
     }
 }

@@ -345,7 +345,32 @@ impl Server {
 
     /// Asks itself, as the server that it is. Returns the code and what the answer says.
     pub async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-        let (Ok(method), Ok(uri)) = (method.parse(), path.parse()) else {
+        let Ok(method) = method.parse() else {
+            return (400, Value::Null);
+        };
+        self.ask_with(method, path, "application/json", body).await
+    }
+
+    /// Patches an object, as the server that it is. `media_type` is that of the patch. Returns the code and what the answer
+    /// says.
+    pub(crate) async fn patch(
+        &self,
+        path: &str,
+        media_type: &'static str,
+        patch: &Value,
+    ) -> (u16, Value) {
+        self.ask_with(Method::PATCH, path, media_type, Some(patch))
+            .await
+    }
+
+    async fn ask_with(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: &'static str,
+        body: Option<&Value>,
+    ) -> (u16, Value) {
+        let Ok(uri) = path.parse() else {
             return (400, Value::Null);
         };
         let user = User::master("system:apiserver");
@@ -354,6 +379,7 @@ impl Server {
             header::USER_AGENT,
             HeaderValue::from_static("kube-apiserver"),
         );
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         let body = body.map(json::to_string).unwrap_or_default().into();
         let answer = self.call(Some(user), method, uri, headers, body).await;
         let code = answer.status().as_u16();
@@ -415,25 +441,9 @@ fn merge_patch_of(server: Weak<ServerParts>) -> MergePatchFn {
             return;
         };
         tokio::spawn(async move {
-            let Ok(uri) = path.parse() else { return };
-            let mut headers = HeaderMap::new();
-            headers.insert(
-                header::USER_AGENT,
-                HeaderValue::from_static("kube-apiserver"),
-            );
-            headers.insert(
-                header::CONTENT_TYPE,
-                HeaderValue::from_static("application/merge-patch+json"),
-            );
-            let (user, body) = (
-                User::master("system:apiserver"),
-                json::to_string(&change).into(),
-            );
-            let answer = server
-                .call(Some(user), Method::PATCH, uri, headers, body)
-                .await;
-            if !answer.status().is_success() {
-                let code = answer.status().as_u16();
+            let media_type = "application/merge-patch+json";
+            let (code, _) = server.patch(&path, media_type, &change).await;
+            if code != 200 {
                 tracing::debug!(
                     code,
                     path,

@@ -1,12 +1,10 @@
 //! NamespaceLifecycle: nothing is created in a namespace that is missing or terminating, and system namespaces are not
 //! deleted. NamespaceAutoProvision creates a missing one; NamespaceExists rejects every write to one.
 
-use http::{HeaderMap, HeaderValue, Method, Uri, header};
-use http_body_util::BodyExt as _;
 use mizzen_object::schema::CanonicalObject;
-use mizzen_object::{Cause, Status, User};
+use mizzen_object::{Cause, Status};
 use mizzen_registry::{BoxFuture, Key, Resource};
-use mizzen_value::{json, value};
+use mizzen_value::value;
 
 use super::Attributes;
 use crate::request::ResourcePath;
@@ -72,33 +70,11 @@ pub(super) fn provision<'a>(
             return Ok(());
         };
         let namespace = value!({ "metadata": { "name": (attributes.namespace()) } });
-        let mut headers = HeaderMap::new();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        );
-        headers.insert(
-            header::USER_AGENT,
-            HeaderValue::from_static("kube-apiserver"),
-        );
-        let (user, path) = (
-            User::master("system:apiserver"),
-            Uri::from_static("/api/v1/namespaces"),
-        );
-        let body = json::to_string(&namespace).into();
-        let answer = server
-            .call(Some(user), Method::POST, path, headers, body)
-            .await;
-        if answer.status().is_success() || answer.status() == http::StatusCode::CONFLICT {
+        let created = server.ask("POST", "/api/v1/namespaces", Some(&namespace));
+        let (code, status) = created.await;
+        if matches!(code, 201 | 409) {
             return Ok(());
         }
-        let body = answer
-            .into_body()
-            .collect()
-            .await
-            .map(|body| body.to_bytes())
-            .unwrap_or_default();
-        let status = json::parse(&body).unwrap_or_default();
         Err(attributes.forbidden(object, status["message"].str()))
     })
 }
