@@ -67,6 +67,7 @@
 //! | [`discover`] | discovery, REST mapping and schemes |
 //! | [`convert`] | versions of a kind |
 //! | [`manager`] | caches, webhooks, leader election and tasks, started and stopped in order |
+//! | [`signal`] | the signals that end a process |
 //! | [`webhook`] | admission and conversion webhooks |
 //! | [`timeline`] | durations that survive steps of the wall clock |
 //! | [`metrics`] | the metrics of all parts |
@@ -98,6 +99,8 @@ pub mod protobuf;
 pub mod queue;
 pub mod rate_limit;
 pub mod resource;
+#[cfg(feature = "signal")]
+pub mod signal;
 pub mod timeline;
 pub mod watch;
 #[cfg(feature = "webhook")]

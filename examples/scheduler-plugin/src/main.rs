@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Parser;
 use mizzen_scheduler::framework::BoxError;
 use mizzen_scheduler::{Options, start};
-use mizzen_sdk::kubeconfig;
+use mizzen_sdk::{kubeconfig, signal};
 
 /// A scheduler with the plugin Tiers.
 ///
@@ -37,9 +37,10 @@ async fn main() -> Result<(), BoxError> {
     options.configuration = Arc::new(scheduler_plugin::configuration(&fs::read(
         &arguments.config,
     )?)?);
+    let stop = signal::shutdown()?;
     let scheduler = start(options)?;
     scheduler.synced().await;
     println!("tier-scheduler is ready");
-    tokio::signal::ctrl_c().await?;
+    stop.await;
     Ok(())
 }

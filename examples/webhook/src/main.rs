@@ -3,9 +3,9 @@
 use backup_webhook::{Error, register};
 use clap::Parser;
 use kube::Client;
+use mizzen_sdk::signal;
 use mizzen_sdk::webhook::Endpoint;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Serve the webhooks of backups.
 ///
@@ -46,14 +46,6 @@ async fn main() -> Result<(), Error> {
     };
     let webhooks = register(Client::try_default().await?, &namespace, endpoint).await?;
     println!("webhooks are registered and served at {address}");
-    // Kubernetes stops a pod with SIGTERM.
-    let mut terminate = signal(SignalKind::terminate())?;
-    let stop = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-    };
-    webhooks.serve(listener, stop).await;
+    webhooks.serve(listener, signal::shutdown()?).await;
     Ok(())
 }

@@ -43,7 +43,6 @@ mod cached_api;
 mod cluster;
 mod endpoints;
 mod run;
-mod signal;
 mod task;
 
 use std::net::SocketAddr;
@@ -452,7 +451,7 @@ impl Manager {
 
     /// Runs until SIGINT or SIGTERM. A second signal ends the process at once.
     pub async fn run_until_signal(self) -> Result<(), RunError> {
-        let stop = signal::shutdown().map_err(RunError::Listen)?;
+        let stop = crate::signal::shutdown().map_err(RunError::Listen)?;
         self.run(stop).await
     }
 }

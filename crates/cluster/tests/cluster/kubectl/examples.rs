@@ -9,6 +9,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -185,6 +187,16 @@ impl Walkthrough {
         child
     }
 
+    /// Stops the last program in the background with SIGTERM, as Kubernetes does. It ends without an error.
+    async fn terminate(&mut self) {
+        let mut program = self.programs.pop().expect("a program runs");
+        let id = i32::try_from(program.id().expect("it runs")).unwrap();
+        kill(Pid::from_raw(id), Signal::SIGTERM).unwrap();
+        let ended = timeout(STEP_TIMEOUT, program.wait()).await;
+        let ended = ended.expect("it ends in time").unwrap();
+        assert_eq!(ended.code(), Some(0));
+    }
+
     /// All steps have run.
     #[track_caller]
     fn finish(self) {
@@ -271,6 +283,7 @@ async fn a_backup_is_defaulted_converted_and_validated() {
     for expected in ["must have five fields", "must be at least 1"] {
         assert!(refused.contains(expected), "no {expected} in {refused}");
     }
+    readme.terminate().await;
     readme.finish();
 }
 
@@ -294,6 +307,7 @@ async fn a_scheduler_plugin_selects_a_node_of_the_tier() {
     readme.run("silver.yaml").await;
     let expected = "node(s) were not in tier silver";
     readme.watch("reason=FailedScheduling", expected).await;
+    readme.terminate().await;
     readme.finish();
 }
 
