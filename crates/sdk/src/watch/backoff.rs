@@ -11,12 +11,17 @@ use crate::clock::{self, Rng};
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
 /// use std::sync::Arc;
+/// use std::time::Duration;
 /// use mizzen_sdk::watch::Backoff;
 ///
-/// let mut backoff = Backoff::default();
-/// backoff.rng = Arc::new(|| 0.0); // no jitter
+/// let (base, max) = (Duration::from_millis(100), Duration::from_millis(300));
+/// let mut backoff = Backoff::new(base, max)
+///     .reset_after(Duration::from_secs(10))
+///     .with_rng(Arc::new(|| 0.0)); // no jitter
 /// let waits = [0; 3].map(|_| backoff.next_wait().as_millis());
-/// assert_eq!(waits, [800, 1600, 3200]);
+/// assert_eq!(waits, [100, 200, 300]);
+/// tokio::time::advance(Duration::from_secs(11)).await;
+/// assert_eq!(backoff.next_wait(), base);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,7 +43,13 @@ pub struct Backoff {
 impl Default for Backoff {
     /// client-go's: from 800 ms to 30 s, reset after two minutes.
     fn default() -> Backoff {
-        let (base, max) = (Duration::from_millis(800), Duration::from_secs(30));
+        Backoff::new(Duration::from_millis(800), Duration::from_secs(30))
+    }
+}
+
+impl Backoff {
+    /// Waits from `base` to `max`. It resets after two minutes without failures.
+    pub fn new(base: Duration, max: Duration) -> Backoff {
         Backoff {
             base,
             max,
@@ -48,9 +59,21 @@ impl Default for Backoff {
             failed: None,
         }
     }
-}
 
-impl Backoff {
+    /// Resets after this time without failures.
+    #[must_use]
+    pub fn reset_after(mut self, reset: Duration) -> Backoff {
+        self.reset = reset;
+        self
+    }
+
+    /// Takes its jitter from `rng`.
+    #[must_use]
+    pub fn with_rng(mut self, rng: Rng) -> Backoff {
+        self.rng = rng;
+        self
+    }
+
     /// Counts a failure; returns how long to wait.
     pub fn next_wait(&mut self) -> Duration {
         let now = Instant::now();
