@@ -93,9 +93,9 @@ pub struct CorrelatedEvent {
 
 pub(super) struct Correlator {
     limits: Limits,
-    spam: LruCache<SpamBucket>,
-    similar: LruCache<AggregateRecord>,
-    known: LruCache<EventLog>,
+    spam: CorrelationCache<SpamBucket>,
+    similar: CorrelationCache<AggregateRecord>,
+    known: CorrelationCache<EventLog>,
     /// The time in the latest name, in nanoseconds: simultaneous events need different names.
     named: i128,
 }
@@ -121,9 +121,9 @@ impl Correlator {
         let memory = limits.remembered;
         Correlator {
             limits,
-            spam: LruCache::new(memory),
-            similar: LruCache::new(memory),
-            known: LruCache::new(memory),
+            spam: CorrelationCache::new(memory),
+            similar: CorrelationCache::new(memory),
+            known: CorrelationCache::new(memory),
             named: i128::MIN,
         }
     }
@@ -280,16 +280,17 @@ fn event_name(occurrence: &Occurrence, nanos: i128) -> String {
     }
 }
 
-/// A cache with a size limit; the least recently used half is dropped.
-struct LruCache<T> {
+/// A cache with a size limit; the least recently used half is dropped. Its values are changed in place and do not expire, as
+/// those of the server's `LruCache` do.
+struct CorrelationCache<T> {
     things: HashMap<String, (u64, T)>,
     room: usize,
     clock: u64,
 }
 
-impl<T> LruCache<T> {
-    fn new(room: usize) -> LruCache<T> {
-        LruCache {
+impl<T> CorrelationCache<T> {
+    fn new(room: usize) -> CorrelationCache<T> {
+        CorrelationCache {
             things: HashMap::new(),
             room,
             clock: 0,
