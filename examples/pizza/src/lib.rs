@@ -3,7 +3,7 @@
 //! [`server`] is the whole of it. The kinds are data (`pizza.kinds`); [`recipe`] converts the versions of a pizza and deletes
 //! pizzas gracefully, [`toppings`] rejects toppings that do not exist, and [`menu`] computes the menu and the price of a
 //! pizza.
-//! [`webhook`] serves the same conversion to a CustomResourceDefinition.
+//! [`webhook`] serves the same conversion to a CustomResourceDefinition, with the SDK.
 
 pub mod menu;
 pub mod recipe;

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::delegate::{Serving, Upstream};
 use mizzen_registry::{Registry, Store};
+use mizzen_sdk::signal;
 use tokio::net::TcpListener;
 
 /// A restaurant behind a Kubernetes API server.
@@ -49,13 +50,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     println!("pizza listens on {}", listener.local_addr()?);
 
+    let stop = signal::shutdown()?;
     let Command::Serve { kubeconfig } = command else {
-        return pizza::webhook::serve(listener, &identity).await;
+        return pizza::webhook::serve(listener, identity, stop).await;
     };
     let store = Store::in_memory(Default::default());
     let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
     let upstream = Upstream::load(&kubeconfig, &registry)?;
     let server = pizza::server(registry).upstream(&upstream);
-    let stop = async { drop(tokio::signal::ctrl_c().await) };
     Ok(server.run(Serving { listener, identity }, stop).await?)
 }

@@ -10,6 +10,8 @@ use mizzen_apiserver::ClientIdentity;
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::delegate::{Serving, Upstream};
 use mizzen_registry::{Registry, Store};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdout};
@@ -17,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Kubectl;
+use super::{Kubectl, skip, text};
 use crate::process::STEP_TIMEOUT;
 
 const GROUP: &str = pizza::GROUP;
@@ -46,8 +48,9 @@ impl Restaurant {
 
     /// Runs the conversion webhook.
     async fn convert() -> Restaurant {
-        Restaurant::start(|listener, identity, _| async move {
-            pizza::webhook::serve(listener, &identity).await.unwrap();
+        Restaurant::start(|listener, identity, stopped| async move {
+            let served = pizza::webhook::serve(listener, identity, stopped);
+            served.await.unwrap();
         })
         .await
     }
@@ -78,6 +81,11 @@ impl Restaurant {
             .unwrap();
     }
 
+    /// Port and certificate.
+    fn endpoint(&self) -> (u16, &str) {
+        (self.port, &self.identity.certificate)
+    }
+
     /// The certificate as a file for kubectl.
     fn certificate(&self, directory: &Path) -> PathBuf {
         let file = directory.join("pizza.crt");
@@ -93,20 +101,20 @@ impl Kubectl {
     async fn apply_manifest(
         &self,
         file: &str,
-        restaurant: &Restaurant,
+        (port, certificate): (u16, &str),
         change: impl Fn(String) -> String,
     ) {
         let text = std::fs::read_to_string(manifest(file)).unwrap();
-        let text = text.replace("PORT", &restaurant.port.to_string());
-        let bundle = STANDARD.encode(&restaurant.identity.certificate);
+        let text = text.replace("PORT", &port.to_string());
+        let bundle = STANDARD.encode(certificate);
         let path = self.home.path().join(file);
         std::fs::write(&path, change(text.replace("CA_BUNDLE", &bundle))).unwrap();
         self.run(&format!("apply -f {}", path.display())).await;
     }
 
     /// Creates a restaurant and waits until it exists.
-    async fn register(&self, restaurant: &Restaurant) {
-        self.apply_manifest("apiservice.yaml", restaurant, |text| text)
+    async fn register(&self, (port, certificate): (u16, &str)) {
+        self.apply_manifest("apiservice.yaml", (port, certificate), |text| text)
             .await;
         let versions = [
             ("v1alpha1", GROUP),
@@ -121,6 +129,14 @@ impl Kubectl {
         }
         self.run(&format!("create -f {}", manifest("toppings.yaml")))
             .await;
+    }
+
+    /// A token of a service account in `default`.
+    async fn token(&self, account: &str) -> String {
+        let path = format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
+        let admin = self.process.admin().await;
+        let token = admin.call("POST", &path, "{}").await.expect(201).json();
+        token["status"]["token"].as_str().unwrap().to_owned()
     }
 
     /// The value at a path of an object.
@@ -185,7 +201,7 @@ async fn an_aggregated_server_serves_both_versions() {
         return;
     };
     let restaurant = Restaurant::open(&kubectl).await;
-    kubectl.register(&restaurant).await;
+    kubectl.register(restaurant.endpoint()).await;
     let (alpha, beta) = (
         format!("pizzas.v1alpha1.{GROUP}"),
         format!("pizzas.v1beta1.{GROUP}"),
@@ -243,7 +259,7 @@ async fn an_aggregated_server_defaults_validates_and_warns() {
         return;
     };
     let restaurant = Restaurant::open(&kubectl).await;
-    kubectl.register(&restaurant).await;
+    kubectl.register(restaurant.endpoint()).await;
     let mut watch = kubectl.watch("pizzas");
 
     let usual = format!(
@@ -303,7 +319,7 @@ async fn an_aggregated_server_delegates_authorization() {
         return;
     };
     let restaurant = Restaurant::open(&kubectl).await;
-    kubectl.register(&restaurant).await;
+    kubectl.register(restaurant.endpoint()).await;
     for name in ["waiter", "guest"] {
         kubectl.run(&format!("create serviceaccount {name}")).await;
     }
@@ -320,14 +336,11 @@ async fn an_aggregated_server_delegates_authorization() {
     // Directly, not through the main server.
     let certificate = restaurant.certificate(kubectl.home.path());
     let directly = async |name: &str| {
-        let path = format!("/api/v1/namespaces/default/serviceaccounts/{name}/token");
-        let client = kubectl.process.admin().await;
-        let token = client.call("POST", &path, "{}").await.expect(201).json();
+        let token = kubectl.token(name).await;
         format!(
-            "--kubeconfig /dev/null --server https://localhost:{} --token {} --certificate-authority {} get --raw \
+            "--kubeconfig /dev/null --server https://localhost:{} --token {token} --certificate-authority {} get --raw \
              /apis/{GROUP}/v1alpha1/toppings",
             restaurant.port,
-            token["status"]["token"].as_str().unwrap(),
             certificate.display()
         )
     };
@@ -354,7 +367,7 @@ async fn an_aggregated_server_honours_namespaces_and_grace_periods_and_shares_to
         return;
     };
     let restaurant = Restaurant::open(&kubectl).await;
-    kubectl.register(&restaurant).await;
+    kubectl.register(restaurant.endpoint()).await;
     let margherita = manifest("margherita.yaml");
     let refused = kubectl
         .refused(&format!("create -n nowhere -f {margherita}"))
@@ -391,13 +404,137 @@ async fn an_aggregated_server_honours_namespaces_and_grace_periods_and_shares_to
     restaurant.close().await;
 }
 
+/// The program, as a service account of the cluster.
+struct Program {
+    process: Child,
+    address: String,
+    identity: String,
+}
+
+impl Program {
+    /// Starts the program with the kubeconfig of a service account. None, with a message, if it is not built.
+    async fn start(kubectl: &Kubectl, account: &str) -> Option<Program> {
+        let program = Path::new(env!("CARGO_BIN_EXE_mizzen")).with_file_name("pizza");
+        if !program.exists() {
+            skip("pizza is not built; use --workspace");
+            return None;
+        }
+        let (kubeconfig, certificate) = (
+            kubectl.home.path().join("pizza.kubeconfig"),
+            kubectl.home.path().join("pizza.pem"),
+        );
+        let token = kubectl.token(account).await;
+        std::fs::copy(kubectl.home.kubeconfig(), &kubeconfig).unwrap();
+        for change in [
+            format!("set-credentials {account} --token {token}"),
+            format!("set-context --current --user {account}"),
+        ] {
+            // The last `--kubeconfig` wins.
+            let file = kubeconfig.display();
+            kubectl
+                .run(&format!("config --kubeconfig {file} {change}"))
+                .await;
+        }
+        let mut command = tokio::process::Command::new(program);
+        command
+            .args(["serve", "--port", "0", "--kubeconfig"])
+            .arg(&kubeconfig)
+            .arg("--certificate")
+            .arg(&certificate)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        let mut process = command.spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let line = timeout(STEP_TIMEOUT, lines.next_line()).await;
+        let line = line.expect("it listens in time").unwrap().unwrap();
+        let address = line.strip_prefix("pizza listens on ").unwrap().to_owned();
+        let identity = std::fs::read_to_string(&certificate).unwrap();
+        Some(Program {
+            process,
+            address,
+            identity,
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_roles_of_the_example_suffice_and_sigterm_stops_it() {
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
+    let access = manifest("access.yaml");
+    kubectl.run(&format!("apply -f {access}")).await;
+    // The service account has these roles and no others.
+    let may = |resource: &str| {
+        format!("auth can-i watch {resource} --as system:serviceaccount:default:pizza")
+    };
+    kubectl.refused(&may("secrets")).await;
+    // Webhooks that name a Service need these; writes do not wait for them.
+    for resource in ["services", "endpointslices.discovery.k8s.io", "nodes"] {
+        kubectl.run(&may(resource)).await;
+    }
+    let Some(mut program) = Program::start(&kubectl, "pizza").await else {
+        return;
+    };
+    let port = program.address.rsplit(':').next().unwrap().parse().unwrap();
+    kubectl.register((port, &program.identity)).await;
+
+    // Toppings were created, so namespaces, policies and webhooks of the main server are known.
+    let margherita = manifest("margherita.yaml");
+    let policy = r#"{"apiVersion":"v1","kind":"List","items":[
+        {"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"frugal"},
+         "spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["restaurant.programming-kubernetes.info"],
+         "apiVersions":["v1alpha1"],"resources":["pizzas"],"operations":["CREATE"]}]},
+         "validations":[{"expression":"object.spec.toppings.size() < 3","message":"too many toppings"}]}},
+        {"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"frugal"},
+         "spec":{"policyName":"frugal","validationActions":["Deny"]}}]}"#;
+    let file = kubectl.home.path().join("policy.json");
+    std::fs::write(&file, policy).unwrap();
+    kubectl
+        .run(&format!("create --validate=false -f {}", file.display()))
+        .await;
+    let refused = async {
+        loop {
+            let output = kubectl.command(&format!("create -f {margherita}"));
+            let output = kubectl.output(output).await;
+            if !output.status.success() {
+                return text(&output.stderr);
+            }
+            kubectl.run("delete pizza margherita --now").await;
+        }
+    };
+    let refused = timeout(STEP_TIMEOUT, refused).await.expect("it arrives");
+    assert!(refused.contains("too many toppings"), "{refused}");
+
+    // A user without permissions, who connects directly: TokenReview and SubjectAccessReview work.
+    kubectl.run("create serviceaccount guest").await;
+    let token = kubectl.token("guest").await;
+    let directly = format!(
+        "--kubeconfig /dev/null --server https://localhost:{port} --token {token} --certificate-authority {} get --raw \
+         /apis/{GROUP}/v1alpha1/toppings",
+        kubectl.home.path().join("pizza.pem").display()
+    );
+    let refused = kubectl.refused(&directly).await;
+    assert!(
+        refused.contains("User \"system:serviceaccount:default:guest\" cannot list resource"),
+        "{refused}"
+    );
+
+    let id = program.process.id().expect("it runs");
+    let id = Pid::from_raw(i32::try_from(id).unwrap());
+    kill(id, Signal::SIGTERM).unwrap();
+    let ended = timeout(STEP_TIMEOUT, program.process.wait()).await;
+    let ended = ended.expect("it ends in time").unwrap();
+    assert_eq!(ended.code(), Some(0));
+}
+
 #[tokio::test]
 async fn an_unavailable_aggregated_server_is_503() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
     let restaurant = Restaurant::open(&kubectl).await;
-    kubectl.register(&restaurant).await;
+    kubectl.register(restaurant.endpoint()).await;
     restaurant.close().await;
     let refused = kubectl
         .refused(&format!("get --raw /apis/{GROUP}/v1alpha1/toppings"))
@@ -414,7 +551,7 @@ async fn a_crd_with_a_conversion_webhook_serves_both_versions() {
     };
     let webhook = Restaurant::convert().await;
     kubectl
-        .apply_manifest("definition.yaml", &webhook, |text| text)
+        .apply_manifest("definition.yaml", webhook.endpoint(), |text| text)
         .await;
     let (alpha, beta) = (
         format!("pizzas.v1alpha1.{GROUP}"),
@@ -454,7 +591,7 @@ async fn a_crd_with_a_conversion_webhook_serves_both_versions() {
             .replace("TRUE", "false")
     };
     kubectl
-        .apply_manifest("definition.yaml", &webhook, other_way)
+        .apply_manifest("definition.yaml", webhook.endpoint(), other_way)
         .await;
     for name in ["margherita", "quattro"] {
         kubectl
@@ -477,7 +614,7 @@ async fn a_crd_with_a_conversion_webhook_serves_both_versions() {
         .await;
 
     // Without the webhook only the stored version can be read.
-    webhook.task.abort();
+    webhook.close().await;
     let all = kubectl.says(&beta, lists).await;
     assert!(all.starts_with(counted), "{all}");
     let refused = kubectl.refused(&format!("get {alpha}")).await;

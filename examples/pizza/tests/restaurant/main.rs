@@ -1,0 +1,3 @@
+//! The restaurant in process: its conversion webhook.
+
+mod webhook;
