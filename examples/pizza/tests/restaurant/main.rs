@@ -1,3 +1,4 @@
-//! The restaurant in process: its conversion webhook.
+//! The restaurant in process: what the documentation says of it, and its conversion webhook.
 
+mod documentation;
 mod webhook;
