@@ -123,6 +123,23 @@ impl Aggregated {
         create(&self.main, path, object).await;
     }
 
+    /// Calls a boat by radio until the answer is as wanted.
+    async fn connect_until(&self, name: &str, is_wanted: impl Fn(&Reply) -> bool) -> Reply {
+        let upgrade = [("connection", "Upgrade"), ("upgrade", "radio")];
+        let path = format!("{BOATS}/{name}/radio?frequency=16");
+        let tries = async {
+            loop {
+                let admin = User::master("admin");
+                let reply = self.own.call_as(admin, &upgrade, "GET", &path, "").await;
+                if is_wanted(&reply) {
+                    return reply;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(STEP_TIMEOUT, tries).await.expect("it arrives")
+    }
+
     /// Launches boats until the answer is as wanted: the main server's state arrives a little later.
     async fn launch_until(&self, name: &str, is_wanted: impl Fn(&Reply) -> bool) -> Reply {
         let tries = async {
@@ -141,6 +158,11 @@ impl Aggregated {
         };
         timeout(STEP_TIMEOUT, tries).await.expect("it arrives")
     }
+}
+
+/// Whether a connection was admitted: without a network it is not upgraded.
+fn is_admitted(reply: &Reply) -> bool {
+    reply.message() == "Upgrade request required"
 }
 
 impl Drop for Aggregated {
@@ -264,8 +286,8 @@ async fn policies_of_the_main_server_apply() {
     launch(&servers.own, "dory", 9).await.expect(201);
 }
 
-/// A webhook configuration of the main server for new boats.
-fn boat_webhook(client: &Value) -> Value {
+/// A webhook configuration of the main server for an operation on boats.
+fn boat_webhook(client: &Value, resource: &str, operation: &str) -> Value {
     value!({
         "metadata": { "name": "dock" },
         "webhooks": [{
@@ -273,20 +295,19 @@ fn boat_webhook(client: &Value) -> Value {
             "clientConfig": (client.clone()),
             "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "default" } },
             "rules": [{
-                "apiGroups": ["sea.example.com"], "apiVersions": ["*"], "resources": ["boats"],
-                "operations": ["CREATE"],
+                "apiGroups": ["sea.example.com"], "apiVersions": ["*"], "resources": [(resource)],
+                "operations": [(operation)],
             }],
         }],
     })
 }
 
-#[tokio::test]
-async fn webhooks_of_the_main_server_are_called() {
-    let servers = Aggregated::start().await;
+/// A validating webhook of the main server: it rejects the boat `wreck`.
+async fn inspect(main: &Rig, resource: &str, operation: &str) -> Peer {
     let peer = Peer::start(&["localhost"], |request| {
         let review = json::parse(request.body()).unwrap();
         let request = &review["request"];
-        let is_allowed = request["object"]["metadata"]["name"].str() != "wreck";
+        let is_allowed = request["name"].str() != "wreck";
         let response = value!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "response": {
@@ -299,7 +320,15 @@ async fn webhooks_of_the_main_server_are_called() {
     let url = format!("https://localhost:{}/", peer.port);
     let client = value!({ "url": (url), "caBundle": (peer.bundle()) });
     let path = format!("{REGISTRATION}/validatingwebhookconfigurations");
-    servers.create(&path, &boat_webhook(&client)).await;
+    let configuration = boat_webhook(&client, resource, operation);
+    create(main, &path, &configuration).await;
+    peer
+}
+
+#[tokio::test]
+async fn webhooks_of_the_main_server_are_called() {
+    let servers = Aggregated::start().await;
+    let _peer = inspect(&servers.main, "boats", "CREATE").await;
     let refused = servers
         .launch_until("wreck", |reply| reply.status == 400)
         .await;
@@ -329,7 +358,7 @@ async fn dock(main: &Rig) -> Peer {
         "caBundle": (peer.bundle()),
     });
     let path = format!("{REGISTRATION}/mutatingwebhookconfigurations");
-    create(main, &path, &boat_webhook(&client)).await;
+    create(main, &path, &boat_webhook(&client, "boats", "CREATE")).await;
     peer
 }
 
@@ -522,27 +551,31 @@ async fn a_policy_of_the_main_server_denies_a_connection() {
     });
     let bindings = format!("{REGISTRATION}/validatingadmissionpolicybindings");
     servers.create(&bindings, &binding).await;
-    let call = async |name: &str| {
-        let upgrade = [("connection", "Upgrade"), ("upgrade", "radio")];
-        let path = format!("{BOATS}/{name}/radio?frequency=16");
-        let user = User::master("admin");
-        servers.own.call_as(user, &upgrade, "GET", &path, "").await
-    };
-    let denied = async {
-        loop {
-            let reply = call("jolle").await;
-            if reply.status == 422 {
-                return reply;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let denied = timeout(STEP_TIMEOUT, denied).await.expect("it arrives");
+    let is_denied = |reply: &Reply| reply.status == 422;
+    let denied = servers.connect_until("jolle", is_denied).await;
     let message = denied.message();
     assert!(message.ends_with("radio silence"), "{message}");
-    // This one is admitted; without a network no connection is upgraded.
-    let admitted = call("dory").await.expect(400);
-    assert_eq!(admitted.message(), "Upgrade request required");
+    servers.connect_until("dory", is_admitted).await;
+}
+
+#[tokio::test]
+async fn a_webhook_of_the_main_server_denies_a_connection() {
+    let servers = Aggregated::start().await;
+    for name in ["jolle", "wreck"] {
+        launch(&servers.own, name, 9).await.expect(201);
+    }
+    let peer = inspect(&servers.main, "boats/radio", "CONNECT").await;
+    let is_denied = |reply: &Reply| reply.message().ends_with("denied the request: it leaks");
+    servers.connect_until("wreck", is_denied).await;
+    let review = json::parse(peer.seen().pop().unwrap().body()).unwrap();
+    let request = &review["request"];
+    assert_eq!(request["operation"].str(), "CONNECT");
+    assert_eq!(request["kind"]["kind"].str(), "Boat");
+    assert_eq!(request["subResource"].str(), "radio");
+    for field in ["object", "oldObject", "options"] {
+        assert!(request[field].is_null(), "{field}");
+    }
+    servers.connect_until("jolle", is_admitted).await;
 }
 
 /// A main server that serves boats of a server in its process.
