@@ -1,4 +1,5 @@
-//! `#[derive(Convert)]` of `mizzen-sdk`: conversion between the versions of a kind.
+//! The derives of `mizzen-sdk`: `Convert`, conversion between the versions of a kind, and `Rbac`, the
+//! permissions of a controller.
 //!
 //! ```
 //! use mizzen_sdk::convert::{Convert, ConvertTo as _};
@@ -24,10 +25,11 @@
 //! # Ok::<(), mizzen_sdk::convert::ConvertError>(())
 //! ```
 //!
-//! `mizzen_sdk::convert` has the whole of it.
+//! `mizzen_sdk::convert` and `mizzen_sdk::rbac` have the whole of it.
 
 mod attributes;
 mod expand;
+mod rbac;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
@@ -73,6 +75,35 @@ use syn::{DeriveInput, parse_macro_input};
 pub fn derive_convert(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand::expand(&input)
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
+}
+
+/// The RBAC rules of a controller, from attributes: see `mizzen_sdk::rbac`, which has all of it.
+///
+/// ```
+/// use mizzen_sdk::Rbac;
+///
+/// #[derive(Rbac)]
+/// #[rbac(group = "apps", resources("deployments", "deployments/status"), verbs("get", "list", "watch"))]
+/// #[rbac(group = "", resources("configmaps"), verbs("get"), names("settings"), namespaced)]
+/// struct Reconciler;
+///
+/// assert_eq!(Reconciler::rules().len(), 2);
+/// ```
+///
+/// | in an attribute, which may be repeated | |
+/// |---|---|
+/// | `group = "apps"` | the API group; by default the core group |
+/// | `resources("deployments", "deployments/status")` | resources and subresources |
+/// | `verbs("get", "list", "watch")` | the verbs; unknown ones are compile errors |
+/// | `names("settings")` | these objects alone |
+/// | `namespaced` | in the namespace of the operator alone |
+/// | `urls("/metrics")` | URLs that are no resources, instead of group and resources |
+#[proc_macro_derive(Rbac, attributes(rbac))]
+pub fn derive_rbac(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    rbac::expand(&input)
         .unwrap_or_else(|error| error.into_compile_error())
         .into()
 }

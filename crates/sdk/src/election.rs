@@ -57,6 +57,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::clock::{self, Clock, Rng};
 use crate::event::{Note, Recorder, reference};
+use crate::rbac::RbacRule;
 use crate::write::message;
 
 /// Whether the process with this identity is known to have ended.
@@ -144,6 +145,24 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// What a candidate needs, in the namespace of its Lease: it creates the Lease, reads it and renews it.
+///
+/// ```
+/// use mizzen_sdk::election;
+///
+/// assert_eq!(election::rules("my-controller").len(), 2);
+/// ```
+pub fn rules(lease: &str) -> Vec<RbacRule> {
+    let leases = |verbs: &[&str]| {
+        RbacRule::new("coordination.k8s.io", ["leases"], verbs.iter().copied()).namespaced()
+    };
+    // A creation names no object that a rule could be restricted to.
+    vec![
+        leases(&["create"]),
+        leases(&["get", "update"]).names([lease]),
+    ]
 }
 
 /// Attempts are up to this factor further apart, so that candidates do not all try at once.

@@ -69,6 +69,8 @@
 //! | [`manager`] | caches, webhooks, leader election and tasks, started and stopped in order |
 //! | [`signal`] | the signals that end a process |
 //! | [`webhook`] | admission and conversion webhooks |
+//! | [`rbac`] | the permissions of a controller |
+//! | [`manifests`](mod@manifests) | manifests of an operator: Kustomize bases and a Helm chart |
 //! | [`timeline`] | durations that survive steps of the wall clock |
 //! | [`metrics`] | the metrics of all parts |
 //! | [`failure_log`] | log back-off for repeated failures |
@@ -93,11 +95,13 @@ mod key;
 pub mod kubeconfig;
 #[cfg(feature = "manager")]
 pub mod manager;
+pub mod manifests;
 mod object;
 pub mod owner;
 pub mod protobuf;
 pub mod queue;
 pub mod rate_limit;
+pub mod rbac;
 pub mod resource;
 #[cfg(feature = "signal")]
 pub mod signal;
@@ -111,5 +115,7 @@ pub mod yaml;
 pub use accessor::Accessor;
 pub use key::{Key, ParseKeyError};
 pub use mizzen_metrics as metrics;
+pub use mizzen_sdk_derive::Rbac;
 pub use object::Object;
+pub use rbac::{Rbac, RbacRule};
 pub use resource::ResourceType;

@@ -3,7 +3,7 @@
 //! An [`At`] names a time and a command. Its phase is PENDING until the time has come, RUNNING while its pod runs, and
 //! DONE afterwards. The pod belongs to the At, so it is deleted with it.
 //!
-//! [`reconcile`] reads the current state and decides; it does not matter which event woke it, how often it runs, or
+//! [`AtReconciler`] reads the current state and decides; it does not matter which event woke it, how often it runs, or
 //! whether it was killed between two writes.
 
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ObjectMeta, PostParams};
-use kube::{CustomResource, ResourceExt as _};
-use mizzen_sdk::controller::{Action, Context, Controller, Error, typed};
+use kube::{CustomResource, CustomResourceExt as _, ResourceExt as _};
+use mizzen_sdk::controller::{Action, Context, Controller, Error, ReconcileObject, typed};
 use mizzen_sdk::event::{self, Note};
-use mizzen_sdk::{owner, write};
+use mizzen_sdk::manifests::Manifests;
+use mizzen_sdk::{Rbac, owner, write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -62,37 +63,61 @@ pub fn controller(context: &Context) -> Controller {
     Controller::for_kind(context, typed::<At>())
         .owns(typed::<Pod>())
         .record_failures("AtFailed")
-        .reconcile_objects(reconcile)
+        .reconcile_objects(AtReconciler)
 }
 
-/// Brings an At to its next phase.
-pub async fn reconcile(at: Arc<At>, context: Context) -> Result<Action, Error> {
-    let phase = at.status.as_ref().map(|status| status.phase);
-    if owner::is_terminating(&*at) || phase == Some(Phase::Done) {
-        return Ok(Action::done());
+/// Brings Ats to their next phases. The attributes are its permissions.
+#[derive(Rbac)]
+#[rbac(
+    group = "cnat.programming-kubernetes.info",
+    resources("ats"),
+    verbs("get", "list", "watch")
+)]
+#[rbac(
+    group = "cnat.programming-kubernetes.info",
+    resources("ats/status"),
+    verbs("update")
+)]
+#[rbac(group = "", resources("pods"), verbs("create", "get", "list", "watch"))]
+pub struct AtReconciler;
+
+impl ReconcileObject<At> for AtReconciler {
+    async fn reconcile(&self, at: Arc<At>, context: &Context) -> Result<Action, Error> {
+        let phase = at.status.as_ref().map(|status| status.phase);
+        if owner::is_terminating(&*at) || phase == Some(Phase::Done) {
+            return Ok(Action::done());
+        }
+        // Only a new spec can repair a wrong time.
+        let due: Timestamp = at.spec.schedule.parse().map_err(|error| {
+            Error::terminal(format!("spec.schedule {:?}: {error}", at.spec.schedule))
+        })?;
+        let wait = due.duration_since(context.now());
+        if let Ok(wait) = std::time::Duration::try_from(wait)
+            && !wait.is_zero()
+        {
+            set_phase(&at, context, Phase::Pending).await?;
+            return Ok(Action::requeue_after(wait));
+        }
+        let pod = ensure_pod(&at, context).await?;
+        let pod_phase = pod.status.and_then(|status| status.phase);
+        let has_ended = matches!(pod_phase.as_deref(), Some("Succeeded" | "Failed"));
+        let phase = if has_ended {
+            Phase::Done
+        } else {
+            Phase::Running
+        };
+        set_phase(&at, context, phase).await?;
+        // The events of the pod enqueue the At again.
+        Ok(Action::done())
     }
-    // Only a new spec can repair a wrong time.
-    let due: Timestamp = at.spec.schedule.parse().map_err(|error| {
-        Error::terminal(format!("spec.schedule {:?}: {error}", at.spec.schedule))
-    })?;
-    let wait = due.duration_since(context.now());
-    if let Ok(wait) = std::time::Duration::try_from(wait)
-        && !wait.is_zero()
-    {
-        set_phase(&at, &context, Phase::Pending).await?;
-        return Ok(Action::requeue_after(wait));
-    }
-    let pod = ensure_pod(&at, &context).await?;
-    let pod_phase = pod.status.and_then(|status| status.phase);
-    let has_ended = matches!(pod_phase.as_deref(), Some("Succeeded" | "Failed"));
-    let phase = if has_ended {
-        Phase::Done
-    } else {
-        Phase::Running
-    };
-    set_phase(&at, &context, phase).await?;
-    // The events of the pod enqueue the At again.
-    Ok(Action::done())
+}
+
+/// The manifests of `config/`, which `mizzen generate` writes.
+pub fn manifests() -> Manifests {
+    Manifests::new("at")
+        .image("registry.example.com/at:0.1.0")
+        .crd(At::crd())
+        .rules::<AtReconciler>()
 }
 
 /// The pod of an At, created if it does not exist.

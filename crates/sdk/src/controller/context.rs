@@ -14,6 +14,7 @@ use crate::dynamic::DynamicClient;
 use crate::event::{ApiSink, Broadcaster, Limits, Note, Recorder};
 use crate::informer::{Factory, Informer};
 use crate::object::Object;
+use crate::rbac::{Rbac, RbacRule};
 use crate::resource::ResourceType;
 use crate::timeline::Timeline;
 
@@ -114,6 +115,13 @@ impl ContextOptions {
             clock: clock::wall_clock(),
             rng: clock::rng(),
         }
+    }
+}
+
+/// Controllers record Events, in the namespaces of their objects.
+impl Rbac for Context {
+    fn rules() -> Vec<RbacRule> {
+        vec![RbacRule::new("", ["events"], ["create", "patch"])]
     }
 }
 

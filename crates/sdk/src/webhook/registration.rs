@@ -159,6 +159,11 @@ impl Server {
         }
     }
 
+    /// Whether it converts the objects of a CustomResourceDefinition.
+    pub(crate) fn converts(&self, definition: &str) -> bool {
+        self.0.definitions.iter().any(|name| name == definition)
+    }
+
     /// The `spec.conversion` of a CustomResourceDefinition whose objects it converts.
     ///
     /// ```

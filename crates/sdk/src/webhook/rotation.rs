@@ -27,6 +27,7 @@ use crate::clock::{self, Clock};
 use crate::failure_log::FailureLog;
 use crate::informer::{Event, Informer};
 use crate::object::Object;
+use crate::rbac::RbacRule;
 use crate::resource::{ResourceType, SECRETS};
 use crate::watch::ListWatch;
 use crate::write::{is_already_exists, is_conflict};
@@ -44,16 +45,17 @@ const TRIES: usize = 5;
 /// let endpoint = Endpoint::service("shop", "shop-webhook");
 /// let mut options = RotationOptions::new("shop", "shop-webhook-certificates", endpoint.names());
 /// options.targets = vec![InjectionTarget::ApiService("v1.shop.example.com".into())];
+/// assert_eq!(options.rules().len(), 3); // what the service account needs
 /// ```
 #[derive(Clone)]
 pub struct RotationOptions {
     /// The namespace of the Secret.
     pub namespace: String,
-    /// The name of the Secret. Service account: `get`, `list`, `watch`, `create`, `update`.
+    /// The name of the Secret; [`rules`](RotationOptions::rules) has the permissions for it.
     pub secret: String,
     /// The names of the serving certificate, see [`Endpoint::names`](super::Endpoint::names).
     pub names: Vec<String>,
-    /// The objects that get the CA bundle. Service account: `get`, `list`, `watch`, `update`.
+    /// The objects that get the CA bundle.
     pub targets: Vec<InjectionTarget>,
     /// How long certificates are valid.
     pub validity: Validity,
@@ -79,6 +81,22 @@ impl RotationOptions {
             interval: Duration::from_secs(600),
             clock: clock::wall_clock(),
         }
+    }
+
+    /// What the service account needs: the Secret in its own namespace, and the targets. Lists and
+    /// watches select one object by its name, so that a rule with names allows them.
+    pub fn rules(&self) -> Vec<RbacRule> {
+        let verbs = ["get", "list", "watch", "update"];
+        let secret = RbacRule::new("", ["secrets"], verbs).names([&self.secret]);
+        let mut rules = vec![
+            RbacRule::new("", ["secrets"], ["create"]).namespaced(),
+            secret.namespaced(),
+        ];
+        rules.extend(self.targets.iter().map(|target| {
+            let (resource, name) = target.resource();
+            RbacRule::new(&resource.group, [&*resource.plural], verbs).names([name])
+        }));
+        rules
     }
 }
 

@@ -72,9 +72,12 @@ async fn the_role_of_the_manifests_suffices() {
     let definition = serde_json::to_string(&At::crd()).unwrap();
     cluster.apply(&definition).await;
     cluster
-        .apply(include_str!("../../manifests/role.yaml"))
+        .apply(include_str!("../../config/rbac/role.yaml"))
         .await;
-    let client = cluster.client_as("system:serviceaccount:default:at", &[]);
+    cluster
+        .apply(include_str!("../../config/rbac/role_binding.yaml"))
+        .await;
+    let client = cluster.client_as("system:serviceaccount:at-system:at", &[]);
     cluster.run("at", move |_| {
         let context = Context::new(client.clone()).named("at");
         at::controller(&context).run(std::future::pending())
@@ -83,6 +86,18 @@ async fn the_role_of_the_manifests_suffices() {
     cluster.advance(Duration::from_secs(60)).await;
     assert_eq!(phase(&cluster, "example-at").await, Some(Phase::Done));
     assert_events!(cluster, "example-at", ["Started"]);
+}
+
+#[test]
+fn the_manifests_are_current() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config");
+    // `mizzen generate` in `examples/at`, without the binary.
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        at::manifests().write(config).unwrap();
+    }
+    if let Err(error) = at::manifests().check(config) {
+        panic!("{error}");
+    }
 }
 
 #[tokio::test]
