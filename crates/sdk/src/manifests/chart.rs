@@ -16,7 +16,7 @@ use super::objects::{Installation, LEADER_ELECTION, ManifestFile, resources};
 const PLACEHOLDER: &str = "HELM-";
 
 /// What a placeholder stands for.
-enum Action {
+enum TemplateAction {
     /// An action within a line.
     Inline(String),
     /// The value of a key: a value of the chart, left out with its key if it is empty.
@@ -31,10 +31,10 @@ enum Action {
 
 /// The placeholders of a template.
 #[derive(Default)]
-struct Placeholders(Vec<Action>);
+struct Placeholders(Vec<TemplateAction>);
 
 impl Placeholders {
-    fn add(&mut self, action: Action) -> String {
+    fn add(&mut self, action: TemplateAction) -> String {
         self.0.push(action);
         format!("{PLACEHOLDER}{}-", self.0.len() - 1)
     }
@@ -56,26 +56,26 @@ impl Placeholders {
         let (indent, deeper) = (&line[..n_spaces], n_spaces + 2);
         match &self.0[idx] {
             // A line may have several.
-            Action::Inline(action) => {
+            TemplateAction::Inline(action) => {
                 let rest = self.replace_line(after).concat();
                 vec![format!("{before}{{{{ {action} }}}}{rest}")]
             }
-            Action::With(path) => vec![
+            TemplateAction::With(path) => vec![
                 format!("{indent}{{{{- with {path} }}}}"),
                 before.trim_end().to_owned(),
                 format!("{indent}  {{{{- toYaml . | nindent {deeper} }}}}"),
                 format!("{indent}{{{{- end }}}}"),
             ],
-            Action::Include(name) => vec![
+            TemplateAction::Include(name) => vec![
                 before.trim_end().to_owned(),
                 format!("{indent}  {{{{- include \"{name}\" . | nindent {deeper} }}}}"),
             ],
-            Action::ItemIf(path, item) => vec![
+            TemplateAction::ItemIf(path, item) => vec![
                 format!("{indent}{{{{- if {path} }}}}"),
                 format!("{before}{item}"),
                 format!("{indent}{{{{- end }}}}"),
             ],
-            Action::Items(path) => vec![
+            TemplateAction::Items(path) => vec![
                 format!("{indent}{{{{- with {path} }}}}"),
                 format!("{indent}{{{{- toYaml . | nindent {n_spaces} }}}}"),
                 format!("{indent}{{{{- end }}}}"),
@@ -98,8 +98,8 @@ impl Manifests {
         let name = &self.name;
         let mut placeholders = Placeholders::default();
         let at = Installation {
-            namespace: placeholders.add(Action::Inline(".Release.Namespace".into())),
-            service_account: placeholders.add(Action::Inline(format!(
+            namespace: placeholders.add(TemplateAction::Inline(".Release.Namespace".into())),
+            service_account: placeholders.add(TemplateAction::Inline(format!(
                 "include \"{name}.serviceAccountName\" ."
             ))),
         };
@@ -153,12 +153,12 @@ impl Manifests {
 
     /// An object with placeholders for the values of the chart.
     fn template(&self, mut object: Value, base: &str, placeholders: &mut Placeholders) -> Value {
-        let labels = placeholders.add(Action::Include(format!("{}.labels", self.name)));
+        let labels = placeholders.add(TemplateAction::Include(format!("{}.labels", self.name)));
         object.entry("metadata").set("labels", labels);
         match object["kind"].str() {
             "ServiceAccount" => {
                 let annotations =
-                    placeholders.add(Action::With(".Values.serviceAccount.annotations"));
+                    placeholders.add(TemplateAction::With(".Values.serviceAccount.annotations"));
                 object.entry("metadata").set("annotations", annotations);
             }
             "Service" => {
@@ -178,12 +178,15 @@ impl Manifests {
 
     fn selector(&self, placeholders: &mut Placeholders) -> Value {
         placeholders
-            .add(Action::Include(format!("{}.selectorLabels", self.name)))
+            .add(TemplateAction::Include(format!(
+                "{}.selectorLabels",
+                self.name
+            )))
             .into()
     }
 
     fn deployment_template(&self, deployment: &mut Value, placeholders: &mut Placeholders) {
-        let replicas = placeholders.add(Action::Inline(".Values.replicas".into()));
+        let replicas = placeholders.add(TemplateAction::Inline(".Values.replicas".into()));
         let spec = deployment.entry("spec");
         spec.set("replicas", replicas);
         spec.entry("selector")
@@ -191,7 +194,7 @@ impl Manifests {
         let template = spec.entry("template");
         let metadata = template.entry("metadata");
         metadata.set("labels", self.selector(placeholders));
-        let annotations = placeholders.add(Action::With(".Values.podAnnotations"));
+        let annotations = placeholders.add(TemplateAction::With(".Values.podAnnotations"));
         metadata.set("annotations", annotations);
         let pod = template.entry("spec");
         for (field, path) in [
@@ -200,25 +203,32 @@ impl Manifests {
             ("nodeSelector", ".Values.nodeSelector"),
             ("tolerations", ".Values.tolerations"),
         ] {
-            pod.set(field, placeholders.add(Action::With(path)));
+            pod.set(field, placeholders.add(TemplateAction::With(path)));
         }
         for container in pod.entry("containers").list_mut() {
             let image = format!("include \"{}.image\" .", self.name);
-            container.set("image", placeholders.add(Action::Inline(image)));
-            let policy = placeholders.add(Action::Inline(".Values.image.pullPolicy".into()));
+            container.set("image", placeholders.add(TemplateAction::Inline(image)));
+            let policy =
+                placeholders.add(TemplateAction::Inline(".Values.image.pullPolicy".into()));
             container.set("imagePullPolicy", policy);
             container.set(
                 "resources",
-                placeholders.add(Action::With(".Values.resources")),
+                placeholders.add(TemplateAction::With(".Values.resources")),
             );
             let args = container.entry("args").make_list();
             if self.lease.is_some() {
                 args.pop();
-                let action =
-                    Action::ItemIf(".Values.leaderElection.enabled", "--leader-elect".into());
+                let action = TemplateAction::ItemIf(
+                    ".Values.leaderElection.enabled",
+                    "--leader-elect".into(),
+                );
                 args.push(placeholders.add(action).into());
             }
-            args.push(placeholders.add(Action::Items(".Values.extraArgs")).into());
+            args.push(
+                placeholders
+                    .add(TemplateAction::Items(".Values.extraArgs"))
+                    .into(),
+            );
         }
     }
 

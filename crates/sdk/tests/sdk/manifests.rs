@@ -369,3 +369,60 @@ async fn the_roles_suffice_for_certificates_and_leader_election() {
     );
     assert_eq!(election.unwrap().lead(async { "led" }).await, Some("led"));
 }
+
+/// The objects that helm renders; None, with a message, if it is not installed.
+fn helm_template(chart: &Path, values: &[&str]) -> Option<Vec<Object>> {
+    let mut command = std::process::Command::new("helm");
+    command.args([
+        "template",
+        "release",
+        "--namespace",
+        "ovens",
+        "--include-crds",
+    ]);
+    let Ok(output) = command.arg(chart).args(values).output() else {
+        eprintln!("SKIPPED: no helm installed");
+        return None;
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    Some(yaml::read_all(&output.stdout).unwrap())
+}
+
+#[test]
+fn helm_renders_webhooks_in_the_namespace_of_the_release() {
+    let directory = tempfile::tempdir().unwrap();
+    let with_webhooks = manifests().webhooks(webhooks());
+    with_webhooks.write(directory.path()).unwrap();
+    let chart = directory.path().join("charts/baker");
+    let Some(objects) = helm_template(&chart, &[]) else {
+        return;
+    };
+    let find = |objects: &[Object], kind: &str| {
+        let mut objects = objects.iter();
+        objects.find(|object| object["kind"].str() == kind).cloned()
+    };
+    let definition = find(&objects, "CustomResourceDefinition").unwrap();
+    let service = definition.at("spec.conversion.webhook.clientConfig.service");
+    assert_eq!(service["namespace"].str(), "ovens");
+    let schema = &definition.at("spec.versions").list()[0]["schema"]["openAPIV3Schema"];
+    let temperature = schema.at("properties.spec.properties.temperature");
+    assert_eq!(
+        temperature["description"].str(),
+        "How hot, in {{ degrees }}."
+    );
+    let configuration = find(&objects, "ValidatingWebhookConfiguration").unwrap();
+    let webhook = &configuration["webhooks"].list()[0];
+    assert_eq!(webhook.at("clientConfig.service.namespace").str(), "ovens");
+    let service = find(&objects, "Service").unwrap();
+    let deployment = find(&objects, "Deployment").unwrap();
+    let labels = deployment.at("spec.template.metadata.labels");
+    assert_eq!(service.at("spec.selector"), labels);
+    assert_eq!(deployment.at("spec.selector.matchLabels"), labels);
+    let container = &deployment.at("spec.template.spec.containers").list()[0];
+    assert_eq!(container["image"].str(), "localhost:5000/baker:1.0.0");
+
+    let without = helm_template(&chart, &["--set", "webhook.enabled=false"]).unwrap();
+    assert!(find(&without, "ValidatingWebhookConfiguration").is_none());
+    assert!(find(&without, "Service").is_none());
+}
