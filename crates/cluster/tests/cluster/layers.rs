@@ -133,6 +133,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("sdk-derive", &[]),
+    ("crd-types", &["value"]),
     (
         "sdk",
         &["file-watcher", "metrics", "object", "sdk-derive", "value"],
