@@ -48,6 +48,8 @@ enum Subcommands {
     Node(command::NodeCommand),
     /// Be the kube-apiserver and etcd of envtest suites
     Envtest(envtest::Envtest),
+    /// Write the manifests of an operator, or Rust types of CustomResourceDefinitions
+    Generate(command::Generate),
     /// Print a kubeconfig with a client certificate for a user
     Kubeconfig(command::KubeconfigCommand),
     /// Run only the scheduler, against any Kubernetes API server
@@ -78,6 +80,9 @@ fn main() -> ExitCode {
         ),
         Subcommands::Node(node) => ("node", node.run().map_err(|error| chain(&error))),
         Subcommands::Envtest(envtest) => ("envtest", envtest.run().map_err(|error| chain(&error))),
+        Subcommands::Generate(generate) => {
+            ("generate", generate.run().map_err(|error| chain(&error)))
+        }
         Subcommands::Kubeconfig(kubeconfig) => (
             "kubeconfig",
             kubeconfig.run().map_err(|error| chain(&error)),

@@ -35,7 +35,7 @@ pub(super) fn binaries() -> &'static Path {
 }
 
 /// The directory `examples` of the repository.
-fn examples() -> PathBuf {
+pub(super) fn examples() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package.ancestors().nth(2);
     root.expect("the package is in `crates`").join("examples")

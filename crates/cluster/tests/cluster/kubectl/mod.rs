@@ -5,6 +5,7 @@ mod change;
 mod create;
 mod examples;
 mod handbook;
+mod generate;
 mod legacy;
 mod operate;
 mod pizza;
@@ -24,6 +25,7 @@ use crate::process::{Home, Process, STEP_TIMEOUT};
 /// Debian's kubectl is 1.20.
 const SINCE: &[(&str, u32)] = &[
     ("api-resources -o", 27),
+    ("apply -k", 21),
     ("auth whoami", 27),
     ("create cronjob", 21),
     ("create poddisruptionbudget", 22),
