@@ -138,6 +138,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "sdk",
         &["file-watcher", "metrics", "object", "sdk-derive", "value"],
     ),
+    ("scaffold", &["value"]),
     ("bench", &["sdk"]),
     (
         "workloads",
