@@ -46,6 +46,10 @@ enum Subcommands {
     Controllers(command::Controllers),
     /// Run only simulated nodes, against any Kubernetes API server
     Node(command::NodeCommand),
+    /// Make the directory of a new operator
+    Init(command::Init),
+    /// Add a kind, webhooks or a version to an operator
+    Create(command::Create),
     /// Be the kube-apiserver and etcd of envtest suites
     Envtest(envtest::Envtest),
     /// Write the manifests of an operator, or Rust types of CustomResourceDefinitions
@@ -79,6 +83,8 @@ fn main() -> ExitCode {
             controllers.run().map_err(|error| chain(&error)),
         ),
         Subcommands::Node(node) => ("node", node.run().map_err(|error| chain(&error))),
+        Subcommands::Init(init) => ("init", init.run().map_err(|error| chain(&error))),
+        Subcommands::Create(create) => ("create", create.run().map_err(|error| chain(&error))),
         Subcommands::Envtest(envtest) => ("envtest", envtest.run().map_err(|error| chain(&error))),
         Subcommands::Generate(generate) => {
             ("generate", generate.run().map_err(|error| chain(&error)))

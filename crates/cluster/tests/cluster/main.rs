@@ -31,6 +31,7 @@ mod metric_families;
 mod migration;
 mod nodes;
 mod observed;
+mod scaffold;
 mod secrets;
 mod serving;
 mod signing;
