@@ -35,6 +35,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use crate::clusters::ChangeKubeconfigError;
 use crate::command::{ConfiguredAuthorizer, FeatureMetrics, ServerArgs, flags};
 use crate::component_server::ProcessMetrics;
 use crate::control_loops::{self, ControlLoops, Dependencies};
@@ -44,6 +45,7 @@ use crate::log;
 use crate::simulated_nodes::SimulatedNodes;
 use crate::storage_log;
 use crate::storage_size::StorageSize;
+use crate::terminal::{Palette, Progress, Tone};
 
 /// The grace period for requests in flight when the server stops.
 const GRACE: Duration = Duration::from_secs(60);
@@ -95,6 +97,9 @@ pub(crate) enum ComposeError {
         /// What is wrong with it.
         why: String,
     },
+    /// The kubeconfig of the user cannot be changed.
+    #[error(transparent)]
+    Context(#[from] ChangeKubeconfigError),
     /// The certificates cannot be read or signed.
     #[error(transparent)]
     Pki(#[from] PkiError),
@@ -197,6 +202,7 @@ pub(crate) fn serve(args: &ServerArgs, topology: Topology) -> Result<(), Compose
 /// Starts everything in order, serves, and stops everything in reverse order.
 async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> {
     let started = Instant::now();
+    let progress = Progress::start("starting the server".into());
     set_api_server_id(&api_server_id());
     let args = &args.with_storage_location().await?;
     let parsed = ParsedArgs::parse(args, &topology)?;
@@ -242,8 +248,12 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         tokio::time::sleep(delay).await;
     };
     let file = args.kubeconfig();
+    let local_address = match address.ip() {
+        ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
+        _ => address,
+    };
     for file in args.own_kubeconfig().iter().chain([&file]) {
-        state.write_kubeconfig(address, file, certificates.is_own())?;
+        state.write_kubeconfig(local_address, file, certificates.is_own())?;
     }
     tokio::spawn(authentication::reconcile(
         server.clone(),
@@ -262,9 +272,19 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     let _ = tokio::time::timeout(BOOT_TIMEOUT, server.booted()).await;
     let took = started.elapsed().as_millis();
     let file = std::fs::canonicalize(&file).unwrap_or(file);
+    let mut hint = format!("try: kubectl --kubeconfig {}", file.display());
+    if let Some(cluster) = &args.cluster {
+        cluster.publish(local_address, &file).await?;
+        if let Some(context_file) = &cluster.context_file {
+            let context = cluster.directory.context_name();
+            let path = context_file.path().display();
+            hint = format!("context {context} is set in {path}; try: kubectl");
+        }
+    }
+    drop(progress);
+    let ready = Palette::stdout().paint(Tone::Good, "Mizzen is ready");
     log::write_output(format_args!(
-        "Mizzen is ready at https://{address} after {took} ms; try: kubectl --kubeconfig {} {example}",
-        file.display()
+        "{ready} at https://{address} after {took} ms; {hint} {example}"
     ));
     let serving = SecureServing {
         listener,
@@ -501,14 +521,10 @@ impl PersistentState {
         file: &Path,
         is_own: bool,
     ) -> Result<(), ComposeError> {
-        let host = match address.ip() {
-            ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
-            _ => address,
-        };
         let admin = self.authority.sign_admin()?;
         let server_name = if is_own { "" } else { pki::LOOPBACK };
         let text = kubeconfig(
-            &format!("https://{host}"),
+            &format!("https://{address}"),
             server_name,
             &self.authority,
             "admin",

@@ -30,12 +30,15 @@ pub(crate) async fn connect(file: &Path, user_agent: &'static str) -> Result<Cli
         .build())
 }
 
-/// The kubeconfig file that kubectl would use: `$KUBECONFIG`, or else `~/.kube/config`.
+/// The kubeconfig file that kubectl would write to: the first of `$KUBECONFIG`, or else `~/.kube/config`.
 pub(crate) fn default_file() -> PathBuf {
     let set = |name: &str| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
-    set("KUBECONFIG").unwrap_or_else(|| set("HOME").unwrap_or_default().join(".kube/config"))
+    let files = set("KUBECONFIG").unwrap_or_default();
+    std::env::split_paths(&files)
+        .find(|file| !file.as_os_str().is_empty())
+        .unwrap_or_else(|| set("HOME").unwrap_or_default().join(".kube/config"))
 }

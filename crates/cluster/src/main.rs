@@ -2,6 +2,7 @@
 //!
 //! `command` has a file per subcommand; `compose` puts the components together.
 
+mod clusters;
 mod command;
 mod component_server;
 mod compose;
@@ -10,6 +11,7 @@ mod connection_log;
 mod control_loops;
 mod election;
 mod envtest;
+mod failure;
 mod leader_elected_component;
 mod log;
 mod rest_client_metrics;
@@ -17,11 +19,12 @@ mod service_account_client;
 mod simulated_nodes;
 mod storage_log;
 mod storage_size;
+mod terminal;
 mod trace;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 /// Objects are many small allocations: mimalloc needs half the time of the system allocator.
@@ -30,16 +33,37 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// A Kubernetes control plane in one binary, ready in milliseconds
 #[derive(Parser)]
-#[command(name = "mizzen", version, arg_required_else_help = true)]
+#[command(name = "mizzen", version, arg_required_else_help = true, after_help = failure::EXIT_CODES)]
 struct Cli {
+    /// Colour the output; auto does so on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        value_name = "WHEN",
+        default_value_t
+    )]
+    color: ColorChoice,
     #[command(subcommand)]
     command: Subcommands,
 }
 
 #[derive(Subcommand)]
 enum Subcommands {
-    /// Run the control plane with simulated nodes in the foreground
+    /// Run the control plane with simulated nodes
+    ///
+    /// It prints a line when it is ready, and stops on Ctrl-C. With --detach it runs in the background, until `mizzen down`.
     Up(command::Up),
+    /// Stop a cluster
+    ///
+    /// Requests in flight are finished, and the command returns when the process has ended. A context that --set-context added
+    /// to the kubeconfig is removed.
+    Down(command::Down),
+    /// List the clusters and their states
+    ///
+    /// The states are ready; not ready (the process runs, but /readyz fails or does not answer within 2 seconds); starting;
+    /// stopped.
+    Status(command::StatusCommand),
     /// Run only the API server, for test environments
     Apiserver(command::Apiserver),
     /// Run only the controllers, against any Kubernetes API server
@@ -54,7 +78,10 @@ enum Subcommands {
     Envtest(envtest::Envtest),
     /// Write the manifests of an operator, or Rust types of CustomResourceDefinitions
     Generate(command::Generate),
-    /// Print a kubeconfig with a client certificate for a user
+    /// Print a kubeconfig of a cluster, or add its context to ~/.kube/config
+    ///
+    /// It is that of the administrator, or with --user one with a client certificate that names the user and its groups. Grant
+    /// permissions with roles and bindings.
     Kubeconfig(command::KubeconfigCommand),
     /// Run only the scheduler, against any Kubernetes API server
     Scheduler(command::SchedulerCommand),
@@ -62,22 +89,28 @@ enum Subcommands {
     Trace(trace::Trace),
     /// Measure any Kubernetes API server under load
     Bench(mizzen_bench::Options),
+    /// Print a script that completes commands and flags in a shell
+    Completion(command::Completion),
+    /// Write a manual page for each command
+    Man(command::ManCommand),
 }
 
 fn main() -> ExitCode {
     if let Some(program) = envtest::Program::of_this_process() {
         return program.run();
     }
-    let mut command = Cli::command();
+    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let mut command = Cli::command().color(terminal::color_choice(arguments));
     let matches = command.get_matches_mut();
     command::record_flags(&command, &matches);
     let cli =
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
+    terminal::set_color(cli.color);
     let (name, outcome) = match cli.command {
-        Subcommands::Up(up) => ("up", up.run().map_err(|error| chain(&error))),
-        Subcommands::Apiserver(apiserver) => {
-            ("apiserver", apiserver.run().map_err(|error| chain(&error)))
-        }
+        Subcommands::Up(up) => return failure::exit("up", up.run()),
+        Subcommands::Down(down) => return failure::exit("down", down.run()),
+        Subcommands::Status(status) => return failure::exit("status", status.run()),
+        Subcommands::Apiserver(apiserver) => return failure::exit("apiserver", apiserver.run()),
         Subcommands::Controllers(controllers) => (
             "controllers",
             controllers.run().map_err(|error| chain(&error)),
@@ -101,14 +134,18 @@ fn main() -> ExitCode {
             "bench",
             mizzen_bench::run(options).map_err(|error| chain(&error)),
         ),
+        Subcommands::Completion(completion) => (
+            "completion",
+            completion
+                .run(&Cli::command())
+                .map_err(|error| chain(&error)),
+        ),
+        Subcommands::Man(man) => (
+            "man",
+            man.run(Cli::command()).map_err(|error| chain(&error)),
+        ),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log::print_error!("mizzen {name}: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    failure::exit(name, outcome)
 }
 
 /// An error with its causes, outermost first.

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::ServerArgs;
-use crate::compose::{self, ComposeError, Topology};
+use super::{ServerArgs, UpError};
+use crate::compose::{self, Topology};
 
 /// Run only the API server, without controllers, scheduler and nodes
 #[derive(Args)]
@@ -18,7 +18,8 @@ pub(crate) struct Apiserver {
 
 impl Apiserver {
     /// Serves until it is stopped.
-    pub(crate) fn run(self) -> Result<(), ComposeError> {
-        compose::serve(&self.server, Topology::ApiServer)
+    pub(crate) fn run(mut self) -> Result<(), UpError> {
+        self.server.lock_cluster()?;
+        Ok(compose::serve(&self.server, Topology::ApiServer)?)
     }
 }

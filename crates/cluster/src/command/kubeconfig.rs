@@ -8,36 +8,43 @@ use clap::builder::NonEmptyStringValueParser;
 use mizzen_bootstrap::kubeconfig::kubeconfig;
 use mizzen_bootstrap::pki::{Authority, PkiError};
 
-use super::server::{ADMIN, default_directory};
+use super::cluster_args::ClusterArgs;
+use super::server::ADMIN;
+use crate::clusters::{ChangeKubeconfigError, Context, KubeconfigFile};
+use crate::log::write_output;
 
 /// The default address of the server.
 const SERVER: &str = "https://127.0.0.1:6443";
+/// The key of the address in a kubeconfig.
+const SERVER_KEY: &str = "server: ";
 
-/// Print a kubeconfig with a client certificate for a user, signed by the certificate authority of the data directory
-///
-/// The certificate names the user and its groups. Grant permissions with roles and bindings.
+/// Print a kubeconfig of a cluster, or add its context to ~/.kube/config
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  mizzen kubeconfig --data-dir ./data --user jane --group dev > jane.kubeconfig\n  \
+    after_help = "Example:\n  mizzen kubeconfig --name dev --set-context\n  kubectl get nodes\n\n  \
+                        mizzen kubeconfig --data-dir ./data --user jane --group dev > jane.kubeconfig\n  \
                         kubectl create clusterrolebinding dev-view --clusterrole view --group dev\n  \
                         kubectl --kubeconfig jane.kubeconfig get pods"
 )]
 pub(crate) struct KubeconfigCommand {
-    /// Use the certificate authority in this data directory [default: ~/.local/share/mizzen]
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-    /// Issue the certificate for this user name
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    user: String,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Issue a certificate for this user name [default: the administrator's certificate]
+    #[arg(long, value_name = "USER", value_parser = NonEmptyStringValueParser::new())]
+    user: Option<String>,
     /// Add this UID, which distinguishes users of the same name
-    #[arg(long, value_name = "UID", default_value = "")]
+    #[arg(long, value_name = "UID", default_value = "", requires = "user")]
     uid: String,
     /// Add the user to this group; may be repeated
-    #[arg(long = "group", value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long = "group", value_name = "GROUP", requires = "user", value_parser = NonEmptyStringValueParser::new())]
     groups: Vec<String>,
     /// Write this address of the server [default: as in admin.kubeconfig of the data directory, or https://127.0.0.1:6443]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
+    /// Do not print it: add the context mizzen, or mizzen-NAME, to the first file of $KUBECONFIG or ~/.kube/config, and make it
+    /// the current one. With --user the context is USER@mizzen
+    #[arg(long)]
+    set_context: bool,
 }
 
 /// Why there is no kubeconfig.
@@ -46,6 +53,17 @@ pub(crate) enum PrintKubeconfigError {
     /// No server has used the data directory.
     #[error("{} has no certificate authority; start a server with this data directory first", .0.display())]
     NoAuthority(PathBuf),
+    /// No server has used the data directory, or it is damaged.
+    #[error("{}: {why}; start the cluster first", file.display())]
+    NoAdministrator {
+        /// The administrator's kubeconfig.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The kubeconfig of the user cannot be changed.
+    #[error(transparent)]
+    SetContext(#[from] ChangeKubeconfigError),
     /// The certificate cannot be signed.
     #[error(transparent)]
     Pki(#[from] PkiError),
@@ -55,32 +73,71 @@ pub(crate) enum PrintKubeconfigError {
 }
 
 impl KubeconfigCommand {
-    /// Prints it.
+    /// Prints it, or adds its context to the kubeconfig of the user.
     pub(crate) fn run(self) -> Result<(), PrintKubeconfigError> {
-        Ok(std::io::stdout().write_all(self.text()?.as_bytes())?)
+        let directory = self.cluster.directory();
+        let text = match &self.user {
+            Some(user) => self.text_for(user, &directory.path)?,
+            None => self.administrator(&directory.path)?,
+        };
+        if !self.set_context {
+            return Ok(std::io::stdout().write_all(text.as_bytes())?);
+        }
+        let cluster_name = directory.context_name();
+        let name = match &self.user {
+            Some(user) => format!("{user}@{cluster_name}"),
+            None => cluster_name.clone(),
+        };
+        let context = Context::parse(text.as_bytes(), name, cluster_name)
+            .expect("a kubeconfig of our own has a cluster and a user");
+        let file = KubeconfigFile::of_user();
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?
+            .block_on(context.add(&file, &directory))?;
+        write_output(format_args!(
+            "context {} is set in {}",
+            context.name,
+            file.path().display()
+        ));
+        Ok(())
     }
 
-    fn text(&self) -> Result<String, PrintKubeconfigError> {
-        let directory = self.data_dir.clone().unwrap_or_else(default_directory);
-        if !directory.join("ca.crt").exists() {
-            return Err(PrintKubeconfigError::NoAuthority(directory));
+    /// The administrator's kubeconfig, as the server wrote it.
+    fn administrator(&self, directory: &Path) -> Result<String, PrintKubeconfigError> {
+        let file = directory.join(ADMIN);
+        let invalid = |why: String| PrintKubeconfigError::NoAdministrator {
+            file: file.clone(),
+            why,
+        };
+        let text = std::fs::read_to_string(&file).map_err(|error| invalid(error.to_string()))?;
+        if Context::parse(text.as_bytes(), String::new(), String::new()).is_none() {
+            return Err(invalid("is not a kubeconfig".into()));
         }
-        let authority = Authority::open(&directory)?;
+        Ok(match (&self.server, admin_setting(directory, SERVER_KEY)) {
+            (Some(server), Some(old)) => text.replace(
+                &format!("{SERVER_KEY}{old}\n"),
+                &format!("{SERVER_KEY}{server}\n"),
+            ),
+            _ => text,
+        })
+    }
+
+    /// A kubeconfig with a new certificate.
+    fn text_for(&self, user: &str, directory: &Path) -> Result<String, PrintKubeconfigError> {
+        if !directory.join("ca.crt").exists() {
+            return Err(PrintKubeconfigError::NoAuthority(directory.into()));
+        }
+        let authority = Authority::open(directory)?;
         let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
-        let client = authority.sign_client(&self.user, &self.uid, &groups)?;
+        let client = authority.sign_client(user, &self.uid, &groups)?;
         let server = self
             .server
             .clone()
-            .or_else(|| admin_setting(&directory, "server: "));
-        let server_name = admin_setting(&directory, "tls-server-name: ").unwrap_or_default();
+            .or_else(|| admin_setting(directory, SERVER_KEY));
+        let server_name = admin_setting(directory, "tls-server-name: ").unwrap_or_default();
         let server = server.as_deref().unwrap_or(SERVER);
-        Ok(kubeconfig(
-            server,
-            &server_name,
-            &authority,
-            &self.user,
-            &client,
-        ))
+        Ok(kubeconfig(server, &server_name, &authority, user, &client))
     }
 }
 
@@ -96,13 +153,19 @@ fn admin_setting(directory: &Path, key: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    const USER: &str = "jane: \"doe\"";
+
     fn command(directory: &Path) -> KubeconfigCommand {
         KubeconfigCommand {
-            data_dir: Some(directory.into()),
-            user: "jane: \"doe\"".into(),
+            cluster: ClusterArgs {
+                name: None,
+                data_dir: Some(directory.into()),
+            },
+            user: Some(USER.into()),
             uid: String::new(),
             groups: vec!["dev".into(), "ops".into()],
             server: None,
+            set_context: false,
         }
     }
 
@@ -110,7 +173,7 @@ mod tests {
     fn a_directory_without_an_authority_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         assert!(matches!(
-            command(directory.path()).text(),
+            command(directory.path()).text_for(USER, directory.path()),
             Err(PrintKubeconfigError::NoAuthority(_))
         ));
         assert!(!directory.path().join("ca.crt").exists());
@@ -125,12 +188,14 @@ mod tests {
             "clusters:\n    server: https://h:1\n",
         )
         .unwrap();
-        let text = command(directory.path()).text().unwrap();
+        let text = command(directory.path())
+            .text_for(USER, directory.path())
+            .unwrap();
         let value = mizzen_value::yaml::read(text.as_bytes()).unwrap().value;
         assert_eq!(
             value["clusters"].list()[0]["cluster"]["server"].str(),
             "https://h:1"
         );
-        assert_eq!(value["users"].list()[0]["name"].str(), "jane: \"doe\"");
+        assert_eq!(value["users"].list()[0]["name"].str(), USER);
     }
 }

@@ -10,17 +10,39 @@ use mizzen_value::Value;
 
 use super::load_balancers::LoadBalancerArgs;
 use super::node::{Runtime, capacity};
-use super::{ServerArgs, scheduler};
+use super::{DetachError, ServerArgs, detach, scheduler};
+use crate::clusters::{
+    BusyCluster, ChangeKubeconfigError, ClusterDirectory, ClusterDirectoryError, ClusterName,
+    KubeconfigFile, RunningCluster,
+};
 use crate::compose::{self, ComposeError, ControlPlane, EnabledControllers, Topology};
 use crate::simulated_nodes::SimulatedNodes;
 
-/// Run the control plane with simulated nodes in the foreground; print a line when it is ready, and stop on Ctrl-C
+/// Run the control plane with simulated nodes
 #[derive(Args)]
 #[command(after_help = "Example:\n  mizzen up --data-dir ./data --nodes 3\n  \
-                        kubectl --kubeconfig ./data/admin.kubeconfig get nodes")]
+                        kubectl --kubeconfig ./data/admin.kubeconfig get nodes\n\n  \
+                        mizzen up --detach --name dev --set-context\n  kubectl get nodes\n  mizzen down --name dev\n\n\
+                        Exit codes:\n  0    stopped by Ctrl-C or SIGTERM, or ready with --detach\n  1    failure\n  \
+                        2    invalid arguments\n  4    the cluster runs already\n  \
+                        130  stopped at once by a second Ctrl-C or SIGTERM")]
 pub(crate) struct Up {
     #[command(flatten)]
     server: ServerArgs,
+    /// Run the cluster with this name, a DNS label. It has a directory in ~/.local/share/mizzen and a port of its own
+    /// [default: default, which is ~/.local/share/mizzen itself]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["data_dir", "etcd_servers"])]
+    name: Option<ClusterName>,
+    /// Run in the background: return when the cluster is ready, and log to mizzen.log in its directory
+    #[arg(long, conflicts_with = "etcd_servers")]
+    detach: bool,
+    /// Add the context mizzen, or mizzen-NAME, to the first file of $KUBECONFIG or ~/.kube/config, and make it the current
+    /// one; `mizzen down` removes it
+    #[arg(long, conflicts_with = "etcd_servers")]
+    set_context: bool,
+    /// Run as the process in the background, which logs to this file
+    #[arg(long, value_name = "FILE", hide = true)]
+    detached_log: Option<PathBuf>,
     /// Run this many simulated nodes
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -59,9 +81,79 @@ pub(crate) fn default_pod_range(n_nodes: u32) -> String {
     format!("10.244.0.0/{}", 16 - doublings.min(7))
 }
 
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpError {
+    /// The arguments do not name a cluster.
+    #[error(
+        "--detach and --set-context need a cluster with a name or a data directory: add --name to --in-memory"
+    )]
+    Nameless,
+    /// The cluster runs already.
+    #[error(transparent)]
+    Busy(#[from] BusyCluster),
+    /// The log cannot be written.
+    #[error(transparent)]
+    Log(#[from] ClusterDirectoryError),
+    /// The kubeconfig of the user cannot be changed.
+    #[error(transparent)]
+    Kubeconfig(#[from] ChangeKubeconfigError),
+    /// The process in the background failed.
+    #[error(transparent)]
+    Detach(#[from] DetachError),
+    /// The server cannot be composed.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+}
+
 impl Up {
-    /// Serves until it is stopped.
-    pub(crate) fn run(mut self) -> Result<(), ComposeError> {
+    /// Serves until it is stopped; with --detach starts the server in the background.
+    pub(crate) fn run(mut self) -> Result<(), UpError> {
+        let directory = self.directory();
+        if directory.is_none() && (self.detach || self.set_context) {
+            return Err(UpError::Nameless);
+        }
+        if self.set_context {
+            // A file that cannot be changed is an error before anything starts.
+            KubeconfigFile::of_user().read()?;
+        }
+        if let Some(directory) = directory {
+            if self.detach && self.detached_log.is_none() {
+                return Ok(detach::start(&directory)?);
+            }
+            self.lock_cluster(directory)?;
+        }
+        self.serve()
+    }
+
+    /// The directory of the cluster. Servers in memory have one if they have a name, for their log and kubeconfig.
+    fn directory(&self) -> Option<ClusterDirectory> {
+        let is_elsewhere = self.server.in_memory || !self.server.storage.etcd_servers.is_empty();
+        if is_elsewhere && self.name.is_none() {
+            return None;
+        }
+        let data_dir = self.server.data_dir.as_deref();
+        Some(ClusterDirectory::select(self.name.as_ref(), data_dir))
+    }
+
+    /// Locks the cluster for this process.
+    fn lock_cluster(&mut self, directory: ClusterDirectory) -> Result<(), UpError> {
+        let mut cluster = RunningCluster::lock(directory)?;
+        if let Some(log) = &self.detached_log {
+            // Signals of the terminal do not reach another session. It fails if the process leads one already.
+            let _ = nix::unistd::setsid();
+            cluster.adopt_log(log)?;
+        }
+        cluster.n_nodes = self.nodes;
+        cluster.context_file = self.set_context.then(KubeconfigFile::of_user);
+        if !self.server.in_memory {
+            self.server.data_dir = Some(cluster.directory.path.clone());
+        }
+        self.server.cluster = Some(Arc::new(cluster));
+        Ok(())
+    }
+
+    fn serve(mut self) -> Result<(), UpError> {
         self.server.authentication.limit_anonymous_to_health();
         // There is only the simulated runtime.
         let (Runtime::Auto | Runtime::Simulated) = self.node_runtime;
@@ -94,7 +186,10 @@ impl Up {
             scheduler: Some(Arc::new(scheduler)),
             serves_metrics: self.metrics_server.unwrap_or(self.nodes > 0),
         };
-        compose::serve(&self.server, Topology::ControlPlane(control_plane))
+        Ok(compose::serve(
+            &self.server,
+            Topology::ControlPlane(control_plane),
+        )?)
     }
 }
 

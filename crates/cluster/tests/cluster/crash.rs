@@ -298,7 +298,7 @@ async fn a_second_server_in_the_same_data_directory_is_rejected() {
     let process = home.start().await;
     check_refused(
         home.fail_to_start(0).await,
-        &["data/lock", "in use by another process"],
+        &["/data runs already (pid ", &process.address],
     );
     process.admin().await.get("/readyz").await.expect(200);
     process.stop().await;

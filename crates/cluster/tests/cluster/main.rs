@@ -13,6 +13,7 @@ mod process;
 mod abuse;
 mod access;
 mod authentication;
+mod command_line;
 mod component_serving;
 mod connection_log;
 mod control_plane;

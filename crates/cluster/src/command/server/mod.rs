@@ -17,6 +17,7 @@ mod trust;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
@@ -27,6 +28,7 @@ use mizzen_value::{Value, yaml};
 use super::component::ComponentArgs;
 use super::debug::DebugArgs;
 use super::unsupported::{KubeApiserver, Unsupported};
+use crate::clusters::{BusyCluster, ClusterDirectory, RunningCluster};
 use crate::compose::ComposeError;
 use crate::envtest::StorageLocation;
 use admission::AdmissionArgs;
@@ -47,6 +49,9 @@ pub(super) use trust::TrustArgs;
 /// The name of the administrator's kubeconfig in a data directory.
 pub(super) const ADMIN: &str = "admin.kubeconfig";
 
+/// The port of kube-apiserver.
+const DEFAULT_PORT: u16 = 6443;
+
 /// The arguments of an API server.
 #[derive(Args, Clone)]
 pub(crate) struct ServerArgs {
@@ -56,9 +61,9 @@ pub(crate) struct ServerArgs {
     /// Store everything in memory; it is lost when the server stops
     #[arg(long)]
     pub in_memory: bool,
-    /// Listen on this port; 0 picks a free one
-    #[arg(long, value_name = "N", default_value_t = 6443)]
-    port: u16,
+    /// Listen on this port; 0 picks a free one [default: 6443; a cluster with a name keeps a free one]
+    #[arg(long, value_name = "N")]
+    port: Option<u16>,
     /// Listen on this port, as --port does; 0 is rejected
     #[arg(long, value_name = "N", conflicts_with = "port", value_parser = secure_port)]
     secure_port: Option<u16>,
@@ -111,6 +116,9 @@ pub(crate) struct ServerArgs {
     pub component: ComponentArgs,
     #[command(flatten)]
     _unsupported: Unsupported<KubeApiserver>,
+    /// The cluster of the user that this process runs.
+    #[arg(skip)]
+    pub cluster: Option<Arc<RunningCluster>>,
 }
 
 /// Parses a port. Kubernetes: 0 is invalid.
@@ -147,7 +155,11 @@ impl ServerArgs {
 
     /// The port to listen on; 0 picks a free one.
     pub(crate) fn port(&self) -> u16 {
-        self.secure_port.unwrap_or(self.port)
+        let default = self.cluster.as_ref().and_then(|it| it.default_port());
+        self.secure_port
+            .or(self.port)
+            .or(default)
+            .unwrap_or(DEFAULT_PORT)
     }
 
     /// The data directory; none with --in-memory.
@@ -173,9 +185,19 @@ impl ServerArgs {
         Ok(args)
     }
 
+    /// Locks the cluster of the data directory for this process. Servers in memory and in the directory of an etcd have none.
+    pub(crate) fn lock_cluster(&mut self) -> Result<(), BusyCluster> {
+        if !self.in_memory && self.storage.etcd_servers.is_empty() {
+            let directory = ClusterDirectory::select(None, self.data_dir.as_deref());
+            self.cluster = Some(Arc::new(RunningCluster::lock(directory)?));
+        }
+        Ok(())
+    }
+
     /// The file of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        match (&self.kubeconfig, self.directory()) {
+        let cluster = self.cluster.as_ref().map(|it| it.directory.path.clone());
+        match (&self.kubeconfig, self.directory().or(cluster)) {
             (Some(file), _) => file.clone(),
             (None, Some(directory)) => directory.join(ADMIN),
             (None, None) => "mizzen.kubeconfig".into(),
