@@ -33,6 +33,7 @@ use mizzen_value::address::Cidr;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::clusters::ChangeKubeconfigError;
@@ -240,9 +241,13 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         .certificates(&parsed.protocol, &own, "apiserver")?;
     let tls = pki::server_config(authorities.clone(), parsed.protocol, certificates.clone())?;
     let (signal, delay) = (stop_signal()?, args.serving.shutdown_delay_duration);
+    let stdin = OptionFuture::from(args.stop_with_stdin.then(stdin_closed).transpose()?);
     let stopping = server.clone();
     let stop = async move {
-        signal.await;
+        tokio::select! {
+            () = signal => {}
+            Some(()) = stdin => {}
+        }
         // Not ready for a while, so that load balancers notice.
         stopping.leave();
         tokio::time::sleep(delay).await;
@@ -634,6 +639,22 @@ async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {
             io::ErrorKind::AddrInUse => ComposeError::PortInUse { port },
             _ => ComposeError::Listen { address, source },
         })
+}
+
+/// Resolves when standard input is closed. The kernel closes a pipe when the process at its other end ends, however it
+/// ends; a signal on the death of the parent exists on Linux only, and follows the thread that started the child.
+fn stdin_closed() -> io::Result<impl Future<Output = ()>> {
+    let (closed, on_close) = oneshot::channel();
+    // Not a task: the runtime would wait for the blocking read when it stops.
+    std::thread::Builder::new().spawn(move || {
+        // Standard input that cannot be read is closed, too.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        let _ = closed.send(());
+    })?;
+    Ok(async move {
+        let _ = on_close.await;
+        log::print_error!("standard input is closed: stopping after requests in flight");
+    })
 }
 
 /// Resolves on Ctrl-C or SIGTERM. A second one ends the process at once.

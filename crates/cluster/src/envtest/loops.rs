@@ -1,4 +1,4 @@
-//! The components that `MIZZEN_ENVTEST_LOOPS` names: what envtest never had.
+//! The components that `MIZZEN_ENVTEST_LOOPS` and `mizzen apiserver --loops` name: what envtest never had.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::simulated_nodes::SimulatedNodes;
 const VARIABLE: &str = "MIZZEN_ENVTEST_LOOPS";
 
 /// The components beside the API server.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Loops {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loops {
     controllers: EnabledControllers,
     has_scheduler: bool,
     n_nodes: u32,
@@ -28,7 +28,8 @@ impl Loops {
         }
     }
 
-    fn parse(text: &str) -> Result<Loops, String> {
+    /// Parses a list of names.
+    pub(crate) fn parse(text: &str) -> Result<Loops, String> {
         let (mut names, mut has_scheduler, mut n_nodes) = (Vec::new(), false, 0);
         for name in text
             .split(',')
@@ -67,7 +68,7 @@ impl Loops {
     }
 
     /// The control plane with these components.
-    pub(super) fn control_plane(self) -> ControlPlane {
+    pub(crate) fn control_plane(self) -> ControlPlane {
         ControlPlane {
             nodes: SimulatedNodes {
                 n: self.n_nodes as usize,

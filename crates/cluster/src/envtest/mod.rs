@@ -7,7 +7,7 @@
 //! | `kube_apiserver` | `kube-apiserver`: the API server, and components that `MIZZEN_ENVTEST_LOOPS` names |
 //! | `etcd` | `etcd`: a data directory and its health. It stores nothing itself |
 //! | `storage_location` | how the API server learns the data directory from `--etcd-servers` |
-//! | `loops` | the components of `MIZZEN_ENVTEST_LOOPS` |
+//! | `loops` | the components of `MIZZEN_ENVTEST_LOOPS` and `mizzen apiserver --loops` |
 //! | `kubectl` | `kubectl`: the one on the PATH |
 //!
 //! Kubernetes: sigs.k8s.io/controller-runtime/pkg/internal/testing starts them with `--flag=value`, Java's kube-api-test
@@ -25,6 +25,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) use install::Envtest;
+pub(crate) use loops::Loops;
 pub(crate) use storage_location::StorageLocation;
 
 /// A program that envtest starts.

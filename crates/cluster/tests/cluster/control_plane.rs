@@ -1,4 +1,4 @@
-//! `mizzen up`: a Deployment runs, its steps are traced, its logs are read.
+//! `mizzen up` and the components of a control plane: a Deployment runs, its steps are traced, its logs are read.
 
 use std::process::Stdio;
 
@@ -154,6 +154,46 @@ async fn standalone_components_work_as_in_the_control_plane() {
             .unwrap()
             .is_empty()
     );
+    process.stop().await;
+}
+
+/// As envtest with `MIZZEN_ENVTEST_LOOPS`: pods need no service account, because no controller creates one.
+#[tokio::test]
+async fn named_loops_run_beside_an_api_server() {
+    let home = Home::in_memory()
+        .with("--loops")
+        .with("namespace,replicaset");
+    let process = home.start().await;
+    let client = process.admin().await;
+    const NAMESPACES: &str = "/api/v1/namespaces";
+    const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/web/replicasets";
+    let namespace = json!({"metadata": {"name": "web"}}).to_string();
+    client.post(NAMESPACES, namespace).await.expect(201);
+    let labels = json!({"app": "web"});
+    let containers = json!([{"name": "web", "image": "web:1"}]);
+    let replica_set = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+        },
+    });
+    let replica_set = replica_set.to_string();
+    client.post(REPLICA_SETS, replica_set).await.expect(201);
+    let mut pods = client.watch("/api/v1/namespaces/web/pods?watch=1").await;
+    let added = timeout(STEP_TIMEOUT, pods.next()).await.expect("a pod");
+    let pod = &added.unwrap()["object"];
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["kind"], "ReplicaSet");
+    assert_eq!(pod["spec"]["nodeName"], json!(null));
+
+    let query = format!("{NAMESPACES}?watch=1&fieldSelector=metadata.name=web");
+    let mut namespaces = client.watch(&query).await;
+    let path = format!("{NAMESPACES}/web");
+    client.call("DELETE", &path, "").await.expect(200);
+    let deleted = async { while namespaces.next_name().await != "DELETED web" {} };
+    timeout(STEP_TIMEOUT, deleted)
+        .await
+        .expect("the namespace is deleted");
     process.stop().await;
 }
 

@@ -107,3 +107,11 @@ async fn accepts_nobody(process: &Process) {
         .await
         .expect("stops accepting");
 }
+
+/// The harness of a language starts the server with a pipe and keeps its other end, so that no server outlives its test.
+#[tokio::test]
+async fn a_server_can_end_with_its_standard_input() {
+    // Standard input is /dev/null, which is at its end from the start.
+    let mut process = Home::in_memory().with("--stop-with-stdin").start().await;
+    assert_eq!(process.ended().await.code(), Some(0));
+}

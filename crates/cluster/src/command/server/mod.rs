@@ -74,6 +74,9 @@ pub(crate) struct ServerArgs {
     /// mizzen.kubeconfig in the working directory with --in-memory]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Stop when standard input is closed, so that the server ends with the test that started it
+    #[arg(long)]
+    pub stop_with_stdin: bool,
     /// Serve API versions that Kubernetes has removed, for old charts and tutorials: extensions/v1beta1, apps/v1beta1 and
     /// v1beta2, autoscaling/v2beta1 and v2beta2, flowcontrol v1beta1 to v1beta3, and v1beta1 of the other groups
     #[arg(long)]
