@@ -1,0 +1,2 @@
+/** Stops the cluster of `mizzen/jest-setup`. */
+export default function teardown(): Promise<void>;
