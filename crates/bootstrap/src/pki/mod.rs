@@ -331,6 +331,8 @@ fn leaf(name: &str, purpose: ExtendedKeyUsagePurpose) -> CertificateParams {
     params.distinguished_name.push(DnType::CommonName, name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![purpose];
+    // Go adds it, too. OpenSSL's strict verification, the default of Python since 3.13, requires it.
+    params.use_authority_key_identifier_extension = true;
     valid_for(&mut params, CERTIFICATE_DAYS);
     params
 }

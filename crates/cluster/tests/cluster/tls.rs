@@ -19,7 +19,9 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{
     CipherSuite, ClientConfig, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
+use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 
+use crate::client::dial;
 use crate::process::{Home, Process, STEP_TIMEOUT};
 
 /// A TLS client.
@@ -278,4 +280,36 @@ async fn the_server_sends_the_names_of_client_authorities() {
         );
         assert!(heard.contains(&own));
     }
+}
+
+/// OpenSSL's strict verification, the default of Python since 3.13, rejects a certificate without it.
+#[tokio::test]
+async fn certificates_name_the_key_of_their_authority() {
+    let home = Home::in_memory();
+    let process = home.start().await;
+    let credentials = &process.credentials;
+    let connection = dial(&process.address, credentials, &["h2"]).await;
+    let served = connection.get_ref().1.peer_certificates().unwrap()[0].clone();
+    let admin = CertificateDer::from_pem_slice(credentials.certificate()).unwrap();
+    let authority = CertificateDer::from_pem_slice(&credentials.authority).unwrap();
+    let (_, authority) = X509Certificate::from_der(&authority).unwrap();
+    let key =
+        authority
+            .iter_extensions()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+                _ => None,
+            });
+    assert!(key.is_some());
+    for der in [served, admin] {
+        let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+        let named = certificate.iter_extensions().find_map(|extension| {
+            match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref(),
+                _ => None,
+            }
+        });
+        assert_eq!(named.map(|id| id.0), key);
+    }
+    process.stop().await;
 }
