@@ -33,6 +33,7 @@ mod migration;
 mod nodes;
 mod observed;
 mod scaffold;
+mod packages;
 mod secrets;
 mod serving;
 mod signing;

@@ -170,7 +170,7 @@ async fn minor_version() -> Option<u32> {
 }
 
 /// Says that a test is left out. In CI nothing may be left out.
-fn skip(reason: &str) {
+pub(crate) fn skip(reason: &str) {
     let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
     assert!(!is_ci, "{reason}");
     eprintln!("SKIPPED: {reason}");
