@@ -31,7 +31,7 @@ use mizzen_scheduler::Configuration;
 use mizzen_store::{Encryptor, OpenError, Revision, Store};
 use mizzen_value::address::Cidr;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -48,6 +48,8 @@ use crate::storage_log;
 use crate::storage_size::StorageSize;
 use crate::terminal::{Palette, Progress, Tone};
 
+/// How many connections wait to be accepted at most.
+const BACKLOG: u32 = 1024;
 /// The grace period for requests in flight when the server stops.
 const GRACE: Duration = Duration::from_secs(60);
 /// How long the server waits for its boot sequence before it serves.
@@ -210,8 +212,8 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     if !args.allow_privileged {
         mizzen_controlplane::disallow_privileged();
     }
-    let listener = bind(args.bind_address, args.port()).await?;
-    let address = listener.local_addr()?;
+    let socket = bind(args.bind_address, args.port())?;
+    let address = socket.local_addr()?;
     let state = PersistentState::open(args).await?;
     let mut trust = args.trust.trust(&state.authority, &state.front_proxy)?;
     trust.trusted.headers = args.authentication.proxy_headers()?;
@@ -239,6 +241,10 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         .serving
         .tls
         .certificates(&parsed.protocol, &own, "apiserver")?;
+    // As upstream, clients that can connect find the certificate in --cert-dir.
+    let listener = socket
+        .listen(BACKLOG)
+        .map_err(|e| cannot_listen(address, e))?;
     let tls = pki::server_config(authorities.clone(), parsed.protocol, certificates.clone())?;
     let (signal, delay) = (stop_signal()?, args.serving.shutdown_delay_duration);
     let stdin = OptionFuture::from(args.stop_with_stdin.then(stdin_closed).transpose()?);
@@ -631,14 +637,28 @@ fn client_identity(Signed { certificate, key }: Signed) -> ClientIdentity {
     ClientIdentity { certificate, key }
 }
 
-async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {
+/// Takes the port. The server listens later, when files that its clients need are written.
+fn bind(address: IpAddr, port: u16) -> Result<TcpSocket, ComposeError> {
     let address = SocketAddr::new(address, port);
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => ComposeError::PortInUse { port },
-            _ => ComposeError::Listen { address, source },
-        })
+    let bound = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // A port is free as soon as its server has ended.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    bound().map_err(|source| cannot_listen(address, source))
+}
+
+fn cannot_listen(address: SocketAddr, source: io::Error) -> ComposeError {
+    let port = address.port();
+    match source.kind() {
+        io::ErrorKind::AddrInUse => ComposeError::PortInUse { port },
+        _ => ComposeError::Listen { address, source },
+    }
 }
 
 /// Resolves when standard input is closed. The kernel closes a pipe when the process at its other end ends, however it

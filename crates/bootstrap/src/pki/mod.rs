@@ -236,7 +236,8 @@ impl Authority {
         self.sign_client("admin", "admin", &[MASTERS])
     }
 
-    /// Signs the serving certificate.
+    /// Signs the serving certificate. The authority follows it, so that clients may trust the file as a whole; most TLS
+    /// libraries trust no certificate without its issuer. Kubernetes: client-go/util/cert, GenerateSelfSignedCertKey.
     pub fn sign_server(&self, addresses: &[IpAddr]) -> Result<Signed, PkiError> {
         let mut params = leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth);
         for name in SERVICE_NAMES {
@@ -250,7 +251,7 @@ impl Authority {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Signed {
-            certificate: certificate.pem(),
+            certificate: certificate.pem() + &self.certificate,
             key: key.serialize_pem(),
         })
     }

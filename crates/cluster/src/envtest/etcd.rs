@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 use super::StorageLocation;
 use crate::command::{EtcdServer, Unsupported};
@@ -30,6 +31,8 @@ const VERSIONS: &str = r#"{"etcdserver":"3.6.8","etcdcluster":"3.6.0","storage":
 const MAX_CONNECTIONS: usize = 256;
 /// How long a client may take to send its headers.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a connection could not be accepted, for example because all file descriptors are in use.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The first bytes of a connection of HTTP/2.
 const HTTP2_PREFACE: &[u8] = b"PRI ";
 
@@ -71,37 +74,53 @@ struct Etcd {
 pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), String> {
     let program = OsString::from("etcd");
     let args = Etcd::parse_from([program].into_iter().chain(arguments));
-    let data_dir = args
-        .data_dir
-        .unwrap_or_else(|| format!("{}.etcd", args.name).into());
-    let cannot_use = |error: std::io::Error| format!("cannot use {}: {error}", data_dir.display());
-    std::fs::create_dir_all(&data_dir).map_err(cannot_use)?;
-    let data_dir = data_dir.canonicalize().map_err(cannot_use)?;
-    if data_dir.to_str().is_none() {
-        return Err(format!("--data-dir {} is not UTF-8", data_dir.display()));
-    }
-    let location = Arc::new(StorageLocation {
-        data_dir,
-        unsafe_no_fsync: args.unsafe_no_fsync,
-    });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start: {error}"))?;
-    runtime.block_on(serve(&args.listen_client_urls, location))
+    runtime.block_on(args.serve())
 }
 
-/// Serves at these URLs until a signal stops the process.
-async fn serve(urls: &[String], location: Arc<StorageLocation>) -> Result<(), String> {
-    let stop = stop_signal().map_err(|error| format!("cannot start: {error}"))?;
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    for url in urls {
-        let listener = bind(url).await?;
-        tokio::spawn(accept(listener, location.clone(), connections.clone()));
+impl Etcd {
+    /// Serves until a signal stops the process.
+    async fn serve(self) -> Result<(), String> {
+        let stop = stop_signal().map_err(|error| format!("cannot start: {error}"))?;
+        let mut listeners = Vec::new();
+        for url in &self.listen_client_urls {
+            listeners.push(bind(url).await?);
+        }
+        let location = Arc::new(self.storage_location()?);
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        for listener in listeners {
+            let address = listener.local_addr();
+            tokio::spawn(accept(listener, location.clone(), connections.clone()));
+            // Kubernetes: the words of etcd 3.4, for which controller-runtime before 0.9 waits.
+            if let Ok(address) = address {
+                crate::log::print_error!("ready: serving insecure client requests on {address}");
+            }
+        }
+        stop.await;
+        Ok(())
     }
-    crate::log::print_error!("ready to serve client requests at {}", urls.join(","));
-    stop.await;
-    Ok(())
+
+    /// Creates the data directory.
+    fn storage_location(&self) -> Result<StorageLocation, String> {
+        let data_dir = match &self.data_dir {
+            Some(data_dir) => data_dir.clone(),
+            None => format!("{}.etcd", self.name).into(),
+        };
+        let cannot_use =
+            |error: std::io::Error| format!("cannot use {}: {error}", data_dir.display());
+        std::fs::create_dir_all(&data_dir).map_err(cannot_use)?;
+        let data_dir = data_dir.canonicalize().map_err(cannot_use)?;
+        if data_dir.to_str().is_none() {
+            return Err(format!("--data-dir {} is not UTF-8", data_dir.display()));
+        }
+        Ok(StorageLocation {
+            data_dir,
+            unsafe_no_fsync: self.unsafe_no_fsync,
+        })
+    }
 }
 
 /// Listens on the address of a URL.
@@ -121,16 +140,23 @@ async fn accept(
     location: Arc<StorageLocation>,
     connections: Arc<Semaphore>,
 ) {
+    let mut has_failed = false;
     while let Ok(permit) = connections.clone().acquire_owned().await {
-        // A connection that failed before it was accepted concerns its client only.
-        let Ok((stream, _)) = listener.accept().await else {
-            continue;
-        };
-        let location = location.clone();
-        tokio::spawn(async move {
-            serve_connection(stream, location).await;
-            drop(permit);
-        });
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let location = location.clone();
+                tokio::spawn(async move {
+                    serve_connection(stream, location).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut has_failed, true) {
+                    crate::log::print_error!("failed to accept connections: {error}");
+                }
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use super::{Program, kubectl};
 use crate::command::data_home;
 
-/// The version of Kubernetes in the layout of setup-envtest.
+/// The version of Kubernetes that is served.
 const VERSION: &str = "1.36.4";
 
 /// Be the kube-apiserver and etcd of envtest suites
@@ -38,9 +38,20 @@ struct Install {
     /// The directory [default: ~/.local/share/mizzen/envtest]
     #[arg(value_name = "DIR", conflicts_with = "setup_envtest")]
     directory: Option<PathBuf>,
-    /// Install where setup-envtest keeps its downloads, so that `setup-envtest use -i -p path 1.36.x` finds it
-    #[arg(long)]
-    setup_envtest: bool,
+    /// Install where setup-envtest keeps its downloads, as this version of Kubernetes, so that `setup-envtest use -i -p path
+    /// VERSION` finds it. The API server is that of v1.36.4 under any name
+    #[arg(
+        long,
+        value_name = "VERSION",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = VERSION,
+        value_parser = parse_version
+    )]
+    setup_envtest: Option<String>,
+    /// The directory of setup-envtest's downloads, as its own flag [default: that of setup-envtest]
+    #[arg(long, value_name = "DIR", requires = "setup_envtest")]
+    bin_dir: Option<PathBuf>,
     /// Replace files that are not links to mizzen
     #[arg(long)]
     force: bool,
@@ -70,10 +81,13 @@ impl Envtest {
     pub(crate) fn run(self) -> Result<(), InstallError> {
         let EnvtestCommand::Install(install) = self.command;
         let binary = std::env::current_exe().map_err(InstallError::Binary)?;
-        let directory = match install.directory {
-            Some(directory) => directory,
-            None if install.setup_envtest => setup_envtest_directory(),
-            None => data_home().join("mizzen/envtest"),
+        let directory = match (install.directory, install.setup_envtest) {
+            (Some(directory), _) => directory,
+            (None, Some(version)) => {
+                let store = install.bin_dir.unwrap_or_else(setup_envtest_store);
+                store.join(setup_envtest_directory(&version))
+            }
+            (None, None) => data_home().join("mizzen/envtest"),
         };
         let directory = fill(&directory, &binary, install.force)?;
         if kubectl::find().is_none() {
@@ -87,22 +101,43 @@ impl Envtest {
     }
 }
 
-/// Where setup-envtest looks. Kubernetes: controller-runtime/tools/setup-envtest/store/helpers.go.
-fn setup_envtest_directory() -> PathBuf {
-    let (os, store) = match std::env::consts::OS {
+/// The directory of setup-envtest's downloads. Kubernetes: controller-runtime/tools/setup-envtest/store/helpers.go.
+fn setup_envtest_store() -> PathBuf {
+    match std::env::consts::OS {
         "macos" => {
             let home = std::env::var_os("HOME").unwrap_or_default();
-            let store = Path::new(&home).join("Library/Application Support/io.kubebuilder.envtest");
-            ("darwin", store)
+            Path::new(&home).join("Library/Application Support/io.kubebuilder.envtest")
         }
-        os => (os, data_home().join("kubebuilder-envtest")),
+        _ => data_home().join("kubebuilder-envtest"),
+    }
+}
+
+/// Where setup-envtest keeps a version, in its directory.
+fn setup_envtest_directory(version: &str) -> String {
+    let os = match std::env::consts::OS {
+        "macos" => "darwin",
+        os => os,
     };
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    store.join(format!("k8s/{VERSION}-{os}-{architecture}"))
+    format!("k8s/{version}-{os}-{architecture}")
+}
+
+/// Parses a version that is a name of a directory: `1.31.0`, or `v1.31.0` as other tools write it.
+fn parse_version(text: &str) -> Result<String, String> {
+    let version = text.strip_prefix('v').unwrap_or(text);
+    let mut parts = version.splitn(3, '.');
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let are_numbers = [parts.next(), parts.next(), parts.next()]
+        .iter()
+        .all(|part| part.is_some_and(is_number));
+    match are_numbers {
+        true => Ok(version.into()),
+        false => Err("not a version of the form 1.31.0".into()),
+    }
 }
 
 /// Links every program in `directory` to `binary`, and returns the absolute path of the directory. Nothing is changed if one

@@ -23,6 +23,17 @@ const VERSION: &str = "Kubernetes v1.36.4";
 struct KubeApiserver {
     #[command(flatten)]
     server: ServerArgs,
+    /// Empty arguments, which old harnesses make of templates. Kubernetes: cmd/kube-apiserver/app/server.go, Args.
+    #[arg(hide = true, value_parser = parse_empty)]
+    _empty: Vec<String>,
+}
+
+/// Rejects arguments that are not empty.
+fn parse_empty(argument: &str) -> Result<String, String> {
+    match argument {
+        "" => Ok(String::new()),
+        _ => Err("kube-apiserver does not take any arguments".into()),
+    }
 }
 
 /// Serves until it is stopped.

@@ -75,9 +75,9 @@ impl Credentials {
 
     fn tls(&self, protocols: &[&str]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(&self.authority).unwrap())
-            .unwrap();
+        for certificate in CertificateDer::pem_slice_iter(&self.authority) {
+            roots.add(certificate.unwrap()).unwrap();
+        }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder
             .with_safe_default_protocol_versions()

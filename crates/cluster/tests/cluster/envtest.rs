@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
+use http::Request;
+use http_body_util::Full;
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
@@ -362,6 +364,144 @@ async fn programs_start_with_the_flags_of_kube_api_test() {
     assert_eq!(server.stop().await.code(), Some(0));
 }
 
+/// controller-runtime 0.9 to 0.14 with the deprecated `APIServerFlags`, whose templates expand to an empty argument, and with
+/// etcd's of 0.6 to 0.8, which waits for a line of etcd 3.4.
+#[tokio::test]
+async fn programs_start_with_the_flags_of_old_controller_runtimes() {
+    let assets = Assets::install().await;
+    let (etcd_port, port) = (free_port().await, free_port().await);
+    let mut etcd = Command::new(assets.path("bin/etcd"))
+        .arg("--listen-peer-urls=http://localhost:0")
+        .arg(format!(
+            "--advertise-client-urls=http://127.0.0.1:{etcd_port}"
+        ))
+        .arg(format!("--listen-client-urls=http://127.0.0.1:{etcd_port}"))
+        .arg(format!("--data-dir={}", assets.path("etcd").display()))
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(etcd.stderr.take().unwrap()).lines();
+    let line = timeout(STEP_TIMEOUT, lines.next_line()).await.unwrap();
+    let line = line.unwrap().unwrap();
+    assert!(
+        line.contains("serving insecure client requests on 127.0.0.1:"),
+        "{line}"
+    );
+    let certs = assets.path("certs").display().to_string();
+    let flags = [
+        "--advertise-address=127.0.0.1".into(),
+        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        format!("--cert-dir={certs}"),
+        "--insecure-port=0".into(),
+        String::new(),
+        format!("--secure-port={port}"),
+        "--disable-admission-plugins=ServiceAccount".into(),
+        "--service-cluster-ip-range=10.0.0.0/24".into(),
+        "--allow-privileged=true".into(),
+        "--authorization-mode=RBAC".into(),
+        format!("--client-ca-file={certs}/client-cert-auth-ca.crt"),
+        "--service-account-issuer=https://127.0.0.1/".into(),
+        format!("--service-account-key-file={certs}/sa-signer.crt"),
+        format!("--service-account-signing-key-file={certs}/sa-signer.key"),
+    ];
+    let server = assets.start("kube-apiserver", &flags, "");
+    let address = format!("127.0.0.1:{port}");
+    assets.wait_until_healthy(&address).await;
+    let admin = Client::connect(&address, &assets.admin, &["h2"]).await;
+    admin.get("/api/v1/namespaces/default").await.expect(200);
+    assert_eq!(server.stop().await.code(), Some(0));
+}
+
+/// Scripts of other languages give no certificate: they wait for that of `--cert-dir`, and trust it as a whole.
+#[tokio::test]
+async fn a_generated_certificate_appears_in_the_cert_dir_and_tokens_work() {
+    let assets = Assets::install().await;
+    let (etcd_port, port) = (free_port().await, free_port().await);
+    let tokens = assets.path("tokens.csv");
+    let lines = "secret-a,admin,1,system:masters\nsecret-b,jane,2,\"developers,testers\"\n";
+    std::fs::write(&tokens, lines).unwrap();
+    let (generated, certs) = (assets.path("generated"), assets.path("certs"));
+    let _etcd = assets.start("etcd", &assets.etcd_flags(etcd_port), "");
+    let flags = [
+        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        format!("--cert-dir={}", generated.display()),
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".into(),
+        format!("--token-auth-file={}", tokens.display()),
+        "--authorization-mode=RBAC".into(),
+        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        format!(
+            "--service-account-key-file={}/sa-signer.key",
+            certs.display()
+        ),
+        format!(
+            "--service-account-signing-key-file={}/sa-signer.key",
+            certs.display()
+        ),
+    ];
+    let _server = assets.start("kube-apiserver", &flags, "");
+    let address = format!("127.0.0.1:{port}");
+    let listening = async {
+        while TcpStream::connect(&address).await.is_err() {
+            sleep(POLL).await;
+        }
+    };
+    timeout(STEP_TIMEOUT, listening).await.unwrap();
+    // As upstream, the files are there before the server listens.
+    let credentials = Credentials {
+        authority: std::fs::read(generated.join("apiserver.crt")).unwrap(),
+        user: None,
+    };
+    assert!(generated.join("apiserver.key").exists());
+    let client = Client::connect(&address, &credentials, &["h2"]).await;
+    for (token, status) in [("secret-a", 200), ("secret-b", 403), ("secret-c", 401)] {
+        let request = Request::get(client.uri(CONFIG_MAPS))
+            .header("authorization", format!("Bearer {token}"))
+            .body(Full::default())
+            .unwrap();
+        client.fetch(request).await.unwrap().expect(status);
+    }
+}
+
+#[tokio::test]
+async fn an_etcd_without_file_descriptors_waits_for_one() {
+    let assets = Assets::install().await;
+    let port = free_port().await;
+    let limited = format!(
+        "ulimit -n 16 && exec '{}' --data-dir='{}' --listen-client-urls=http://127.0.0.1:{port}",
+        assets.path("bin/etcd").display(),
+        assets.path("etcd").display(),
+    );
+    let mut etcd = Command::new("sh")
+        .args(["-c", &limited])
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(etcd.stderr.take().unwrap()).lines();
+    let mut next_line = async || {
+        let line = timeout(STEP_TIMEOUT, lines.next_line()).await.unwrap();
+        line.unwrap()
+    };
+    assert!(next_line().await.unwrap().starts_with("ready"));
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        clients.push(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+    }
+    let line = next_line().await.unwrap();
+    assert!(line.contains("failed to accept connections"), "{line}");
+    drop(clients);
+    let health = get_plain(port, "/health").await;
+    assert!(health.contains(r#""health":"true""#), "{health}");
+    // It has failed many times meanwhile, and says so once.
+    let pid = Pid::from_raw(i32::try_from(etcd.id().unwrap()).unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+    while let Some(line) = next_line().await {
+        assert!(!line.contains("failed to accept"), "{line}");
+    }
+}
+
 /// controller-runtime looks for flags in the help, at the beginning of a line.
 #[tokio::test]
 async fn help_has_the_flags_that_harnesses_look_for() {
@@ -403,6 +543,11 @@ async fn flags_and_servers_that_are_not_supported_are_rejected_by_name() {
             "kube-apiserver",
             vec!["--insecure-port=8080"],
             "--insecure-port=8080 is not supported",
+        ),
+        (
+            "kube-apiserver",
+            vec!["--etcd-servers=http://127.0.0.1:1", "start"],
+            "kube-apiserver does not take any arguments",
         ),
         (
             "etcd",
@@ -469,4 +614,26 @@ async fn a_name_that_is_taken_is_not_replaced() {
         !is_ok && text.contains("etcd exists and is not a link to mizzen"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn a_version_is_installed_where_setup_envtest_looks_for_it() {
+    let home = tempfile::tempdir().unwrap();
+    let bin_dir = home.path().canonicalize().unwrap();
+    let bin_dir = bin_dir.to_str().unwrap();
+    let mizzen = Path::new(env!("CARGO_BIN_EXE_mizzen"));
+    // A Makefile names the version of Kubernetes, and often a directory of its own.
+    for (version, directory) in [("=v1.31.0", "1.31.0"), ("", "1.36.4")] {
+        let flag = format!("--setup-envtest{version}");
+        let (is_ok, text) =
+            output(mizzen, &["envtest", "install", &flag, "--bin-dir", bin_dir]).await;
+        assert!(is_ok, "{text}");
+        let expected = format!("export KUBEBUILDER_ASSETS='{bin_dir}/k8s/{directory}-");
+        assert!(text.contains(&expected), "{text}");
+    }
+    for version in ["../1", "1.31", "1.31.x"] {
+        let flag = format!("--setup-envtest={version}");
+        let (is_ok, text) = output(mizzen, &["envtest", "install", &flag]).await;
+        assert!(!is_ok && text.contains("not a version"), "{text}");
+    }
 }
