@@ -39,6 +39,7 @@ mod serving;
 mod signing;
 mod start;
 mod stop;
+mod system_packages;
 mod threats;
 mod tls;
 mod trace;
