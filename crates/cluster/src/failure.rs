@@ -21,7 +21,7 @@ Exit codes:
   3    the cluster does not run or does not exist (status, down)
   4    the cluster runs already (up, apiserver)
   5    the cluster runs, but is not ready (status)
-  130  stopped at once by a second Ctrl-C or SIGTERM";
+  130  interrupted by a second Ctrl-C or SIGTERM, or while up --detach waits";
 
 const FAILURE: u8 = 1;
 const INVALID_ARGUMENTS: u8 = 2;

@@ -46,7 +46,7 @@ pub(crate) struct ClusterDirectoryError {
 
 impl ClusterDirectoryError {
     /// The error for `path`, as a function of its cause.
-    pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> ClusterDirectoryError + use<> {
+    pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> ClusterDirectoryError + use<> {
         let path = path.to_owned();
         move |source| ClusterDirectoryError { path, source }
     }

@@ -14,7 +14,8 @@ use std::process::{ExitStatus, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clusters::{BusyCluster, ClusterDirectory, ClusterDirectoryError};
 use crate::log::{print_error, write_output};
@@ -46,7 +47,7 @@ pub(crate) enum DetachError {
         /// The log.
         log: PathBuf,
     },
-    /// The user pressed Ctrl-C.
+    /// The user pressed Ctrl-C, or the command was terminated.
     #[error("interrupted; the cluster was stopped")]
     Interrupted,
 }
@@ -70,7 +71,11 @@ async fn start_and_wait(directory: &ClusterDirectory, log: &Path) -> Result<(), 
         .truncate(true)
         .write(true)
         .mode(0o600)
-        .open(log)?;
+        .open(log)
+        .map_err(ClusterDirectoryError::at(log))?;
+    // Handled from here on, so that the child never outlives an interrupted parent.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     let mut child = Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
         .arg("--detached-log")
@@ -85,10 +90,18 @@ async fn start_and_wait(directory: &ClusterDirectory, log: &Path) -> Result<(), 
         "waiting until cluster {} is ready",
         directory.title()
     ));
+    let interrupted = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
     let line = tokio::select! {
         line = lines.next_line() => line?,
-        _ = tokio::signal::ctrl_c() => {
-            terminate(&child);
+        () = interrupted => {
+            if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            }
             child.wait().await?;
             let _ = fs::remove_file(log);
             return Err(DetachError::Interrupted);
@@ -112,14 +125,6 @@ async fn start_and_wait(directory: &ClusterDirectory, log: &Path) -> Result<(), 
         directory.arguments()
     ));
     Ok(())
-}
-
-/// Sends SIGTERM to a child that runs.
-fn terminate(child: &Child) {
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-    if let Some(pid) = pid {
-        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-    }
 }
 
 /// Prints the errors of a child that ended before it was ready.

@@ -25,7 +25,7 @@ use crate::simulated_nodes::SimulatedNodes;
                         mizzen up --detach --name dev --set-context\n  kubectl get nodes\n  mizzen down --name dev\n\n\
                         Exit codes:\n  0    stopped by Ctrl-C or SIGTERM, or ready with --detach\n  1    failure\n  \
                         2    invalid arguments\n  4    the cluster runs already\n  \
-                        130  stopped at once by a second Ctrl-C or SIGTERM")]
+                        130  interrupted by a second Ctrl-C or SIGTERM, or while --detach waits")]
 pub(crate) struct Up {
     #[command(flatten)]
     server: ServerArgs,

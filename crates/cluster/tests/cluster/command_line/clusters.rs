@@ -1,10 +1,15 @@
 //! Clusters in the background: `mizzen up --detach`, `mizzen status`, `mizzen down`.
 
 use std::net::TcpListener;
+use std::process::Stdio;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use tokio::time::timeout;
 
 use super::User;
+use crate::process::STEP_TIMEOUT;
 
 #[tokio::test]
 async fn a_cluster_in_the_background_is_listed_and_stopped() {
@@ -125,6 +130,35 @@ async fn a_failure_in_the_background_is_shown() {
     assert_eq!(user.status("dev").await["state"], "stopped");
     user.succeed("down --name dev --purge").await;
     assert!(!user.root().join("dev").exists());
+}
+
+#[tokio::test]
+async fn a_start_is_listed_and_can_be_interrupted() {
+    let user = User::new();
+    // The server waits for a configuration that is never written.
+    mkfifo(&user.path().join("fifo"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let parent = user
+        .command("up --detach --name dev --scheduler-config fifo")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = loop {
+        let status = user.mizzen("status --name dev").await;
+        if status.code != 3 {
+            break status.expect(5);
+        }
+    };
+    assert!(status.stdout.contains(" starting "), "{status:?}");
+    status.with_error(&["cluster dev is starting"]);
+    let again = user.mizzen("up --detach --name dev").await.expect(4);
+    again.with_error(&["cluster dev runs already (pid "]);
+
+    let pid = i32::try_from(parent.id().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGINT).unwrap();
+    let output = timeout(STEP_TIMEOUT, parent.wait_with_output()).await;
+    let output = output.expect("it ends in time").unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(user.status("dev").await["state"], "stopped");
 }
 
 #[tokio::test]
