@@ -2,6 +2,7 @@
 //!
 //! `command` has a file per subcommand; `compose` puts the components together.
 
+mod backup_file;
 mod clusters;
 mod command;
 mod component_server;
@@ -85,6 +86,22 @@ enum Subcommands {
     Kubeconfig(command::KubeconfigCommand),
     /// Run only the scheduler, against any Kubernetes API server
     Scheduler(command::SchedulerCommand),
+    /// Copy the data of a cluster, running or not, to a file
+    ///
+    /// The file holds all objects as of one revision, and the keys of the certificate authority and of service account tokens:
+    /// keep it as secret as the data directory. Encrypted objects stay encrypted. All writes that were acknowledged before the
+    /// command started are in it.
+    Backup(command::BackupCommand),
+    /// Make a data directory from a file of `mizzen backup`
+    ///
+    /// Every checksum is verified first. The directory must not exist, or be empty. A server on it accepts the tokens and client
+    /// certificates of the original.
+    Restore(command::RestoreCommand),
+    /// Verify every checksum and object of a data directory
+    ///
+    /// Nothing is changed. A server must not use the directory meanwhile: back it up, restore it elsewhere, and check that. The
+    /// exit code is 1 if anything is damaged.
+    Check(command::CheckCommand),
     /// Print what controllers do to an object, as it happens
     Trace(trace::Trace),
     /// Measure any Kubernetes API server under load
@@ -129,6 +146,9 @@ fn main() -> ExitCode {
         Subcommands::Scheduler(scheduler) => {
             ("scheduler", scheduler.run().map_err(|error| chain(&error)))
         }
+        Subcommands::Backup(backup) => ("backup", backup.run().map_err(|error| chain(&error))),
+        Subcommands::Restore(restore) => ("restore", restore.run().map_err(|error| chain(&error))),
+        Subcommands::Check(check) => ("check", check.run().map_err(|error| chain(&error))),
         Subcommands::Trace(trace) => ("trace", trace.run().map_err(|error| chain(&error))),
         Subcommands::Bench(options) => (
             "bench",

@@ -1,6 +1,8 @@
 //! The subcommands, a file each; `server` has the arguments of subcommands that run an API server.
 
 mod apiserver;
+mod backup;
+mod check;
 mod client_limit;
 mod cluster_args;
 mod completion;
@@ -21,6 +23,7 @@ mod man;
 mod node;
 mod node_ipam;
 mod periods;
+mod restore;
 mod scaffold;
 mod scheduler;
 mod secure_serving;
@@ -32,6 +35,8 @@ mod unsupported;
 mod up;
 
 pub(crate) use apiserver::Apiserver;
+pub(crate) use backup::BackupCommand;
+pub(crate) use check::CheckCommand;
 pub(crate) use completion::Completion;
 pub(crate) use controllers::{Controllers, parse_controller};
 pub(crate) use detach::DetachError;
@@ -42,6 +47,7 @@ pub(crate) use generate::Generate;
 pub(crate) use kubeconfig::KubeconfigCommand;
 pub(crate) use man::ManCommand;
 pub(crate) use node::{NodeCommand, capacity};
+pub(crate) use restore::RestoreCommand;
 pub(crate) use scaffold::{Create, Init};
 pub(crate) use scheduler::SchedulerCommand;
 pub(crate) use server::{ConfiguredAuthorizer, ServerArgs, data_home};

@@ -37,7 +37,7 @@ use authentication::AuthenticationArgs;
 use authorization::AuthorizationArgs;
 pub(crate) use authorization::ConfiguredAuthorizer;
 use clients::ClientArgs;
-use encryption::EncryptionArgs;
+pub(super) use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
 pub(super) use proxy_headers::ProxyHeaderArgs;
 use service_accounts::ServiceAccountArgs;

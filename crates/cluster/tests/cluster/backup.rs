@@ -1,0 +1,185 @@
+//! `mizzen backup`, `restore` and `check`: the data of a cluster on its way out and in again.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::client::Client;
+use crate::process::Home;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn mizzen(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mizzen"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+/// The standard output of a command that succeeds.
+fn succeed(arguments: &[&str], directory: &Path) -> String {
+    let output = mizzen(arguments, directory);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All that a command that fails prints.
+fn fail(arguments: &[&str], directory: &Path) -> String {
+    let output = mizzen(arguments, directory);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    let printed = [output.stdout, output.stderr].concat();
+    String::from_utf8(printed).unwrap()
+}
+
+async fn create(client: &Client, name: &str) {
+    let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"made":"{name}"}}}}"#);
+    client.post(CONFIG_MAPS, body).await.expect(201);
+}
+
+async fn names(client: &Client) -> Vec<String> {
+    let list = client.get(CONFIG_MAPS).await.expect(200).json();
+    let items = list["items"].as_array().unwrap().iter();
+    items
+        .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_a_running_server_is_restored_with_objects_and_credentials() {
+    let home = Home::on_disk();
+    let server = home.start().await;
+    create(&server.admin().await, "before").await;
+    let said = succeed(&["backup", "day.backup", "--data-dir", "data"], home.path());
+    assert!(said.starts_with("backed up data as of revision "), "{said}");
+    create(&server.admin().await, "after").await;
+    let (credentials, token) = (
+        server.credentials.clone(),
+        token(&server.admin().await).await,
+    );
+    server.kill().await;
+
+    let restored = Home::on_disk();
+    let file = home.path().join("day.backup");
+    let file = file.to_str().unwrap();
+    let said = succeed(&["restore", file, "--data-dir", "data"], restored.path());
+    assert!(said.starts_with("restored data as of revision "), "{said}");
+    let said = succeed(&["check", "data"], restored.path());
+    assert!(said.starts_with("data is whole: "), "{said}");
+    let server = restored.start().await;
+    // The client certificate of the original is accepted, and so is its token.
+    let client = Client::connect(&server.address, &credentials, &["h2"]).await;
+    assert_eq!(names(&client).await, ["before"]);
+    let review = format!(r#"{{"spec":{{"token":"{token}"}}}}"#);
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let review = client.post(reviews, review).await.expect(201).json();
+    assert_eq!(review["status"]["authenticated"], true, "{review}");
+    create(&client, "next").await;
+    server.stop().await;
+}
+
+async fn token(client: &Client) -> String {
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = r#"{"metadata":{"name":"robot"}}"#;
+    client.post(accounts, account).await.expect(201);
+    let path = format!("{accounts}/robot/token");
+    let request = client
+        .post(&path, r#"{"spec":{}}"#)
+        .await
+        .expect(201)
+        .json();
+    request["status"]["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_overwritten_and_wrong_files_are_named() {
+    let home = Home::on_disk();
+    let server = home.start().await;
+    let backup = ["backup", "day.backup", "--data-dir", "data"];
+    succeed(&backup, home.path());
+    let said = fail(&backup, home.path());
+    assert!(said.contains("day.backup exists"), "{said}");
+    succeed(&[&backup[..], &["--force"]].concat(), home.path());
+    let said = fail(&["backup", "x", "--data-dir", "nowhere"], home.path());
+    assert!(said.contains("nowhere is no data directory"), "{said}");
+    assert!(!home.path().join("x").exists());
+
+    let restore = ["restore", "day.backup", "--data-dir", "data"];
+    let said = fail(&restore, home.path());
+    assert!(
+        said.contains("data exists; name an empty directory"),
+        "{said}"
+    );
+    let said = fail(&["check", "data"], home.path());
+    assert!(said.contains("in use by another process"), "{said}");
+    server.stop().await;
+
+    fs::write(home.path().join("text"), "hello").unwrap();
+    let restore_as = |file| ["restore", file, "--data-dir", "new"];
+    let said = fail(&restore_as("text"), home.path());
+    assert!(said.contains("text is no backup"), "{said}");
+    // A flipped bit in the middle of the journal, and a file that is cut short.
+    let whole = fs::read(home.path().join("day.backup")).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    fs::write(home.path().join("flipped"), flipped).unwrap();
+    fs::write(home.path().join("cut"), &whole[..whole.len() / 2]).unwrap();
+    for file in ["flipped", "cut"] {
+        fail(&restore_as(file), home.path());
+        assert!(!home.path().join("new").exists(), "{file}");
+    }
+    // Drafts are removed.
+    let left: Vec<_> = fs::read_dir(home.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with(".tmp"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// An archive that was made by hand must not write outside of the directory.
+#[test]
+fn a_file_that_leads_elsewhere_is_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let pack = |name: &str| {
+        let mut archive = tar::Builder::new(Vec::new());
+        let manifest = r#"{"format":1,"revision":1}"#;
+        for (name, text) in [("backup.json", manifest), (name, "x")] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(text.len() as u64);
+            header.set_mode(0o600);
+            // As it stands: `set_path` rejects what this test is about.
+            header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            archive.append(&header, text.as_bytes()).unwrap();
+        }
+        fs::write(directory.path().join("made"), archive.into_inner().unwrap()).unwrap();
+    };
+    for name in ["../x", "/tmp/x", "journal/../../x", "journal/a/b", "other"] {
+        pack(name);
+        let said = fail(&["restore", "made", "--data-dir", "new"], directory.path());
+        assert!(
+            said.contains("made is no backup: unknown file"),
+            "{name}: {said}"
+        );
+        assert!(!directory.path().join("x").exists() && !directory.path().join("new").exists());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_data_directory_is_reported() {
+    let home = Home::on_disk();
+    let server = home.start().await;
+    create(&server.admin().await, "web").await;
+    server.stop().await;
+    let log = home.data_dir().join("00000001.log");
+    let whole = fs::read(&log).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    fs::write(&log, damaged).unwrap();
+    let said = fail(&["check", "data"], home.path());
+    assert!(said.contains("00000001.log is damaged"), "{said}");
+    fs::write(&log, whole).unwrap();
+    succeed(&["check", "data"], home.path());
+}
