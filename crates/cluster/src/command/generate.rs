@@ -46,7 +46,7 @@ enum GenerateSubject {
                   helm install my-operator config/charts/my-operator --namespace my-operator-system --create-namespace"
 )]
 struct ManifestArgs {
-    /// Write into this directory, from that of the operator's Cargo.toml [default: config]
+    /// Write into this directory, relative to the operator's Cargo.toml [default: config]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Fail if the files are not current, and list the differences; change nothing
