@@ -87,7 +87,7 @@ impl Reconcile for TaintAndLabelSync {
         };
         let now = self.context.now_text();
         if labels_and_taints::taints(&node, &now).is_some() {
-            taints::change(&self.context, key.name(), |node| {
+            taints::change(&self.context, &self.nodes, key.name(), |node| {
                 labels_and_taints::taints(node, &now)
             })
             .await?;

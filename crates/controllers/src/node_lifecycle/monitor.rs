@@ -244,7 +244,8 @@ impl HealthMonitor {
         let remove = [taint::new_taint(opposite, "NoExecute", &now)];
         let change =
             |node: &Object| taint::updated_taints(node["spec"]["taints"].list(), &add, &remove);
-        taints::change(&self.context, node, change).await.is_ok()
+        let changed = taints::change(&self.context, &self.nodes, node, change);
+        changed.await.is_ok()
     }
 
     /// Removes the NoExecute taints of a node.
@@ -263,7 +264,8 @@ impl HealthMonitor {
         let ours = keys.map(|key| taint::new_taint(key, "NoExecute", ""));
         let change =
             |node: &Object| taint::updated_taints(node["spec"]["taints"].list(), &[], &ours);
-        if let Err(error) = taints::change(&self.context, node.name(), change).await {
+        let changed = taints::change(&self.context, &self.nodes, node.name(), change);
+        if let Err(error) = changed.await {
             tracing::debug!(node = node.name(), %error, "NoExecute taints not removed");
         }
     }

@@ -142,6 +142,14 @@ async fn a_namespace_is_deleted_with_its_objects() {
 }
 
 #[tokio::test]
+async fn a_cluster_starts_before_any_time_passes() {
+    let cluster = Cluster::start().await;
+    for step in cluster.steps() {
+        assert!(step.at.is_zero(), "a write was retried: {step}");
+    }
+}
+
+#[tokio::test]
 async fn without_controllers_nothing_happens() {
     let cluster = Cluster::builder()
         .controllers([""; 0])
