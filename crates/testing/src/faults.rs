@@ -183,8 +183,8 @@ pub struct FaultRates {
     pub clock_step: u8,
     /// Seconds in which the nodes are lost.
     pub lose_nodes: u8,
-    /// Calls of webhooks that are answered late, by up to 40 seconds. A call on behalf of the test's own clients is not
-    /// hit, unless it converts objects.
+    /// Calls of webhooks that are answered late, by up to 40 seconds. Calls on behalf of the test's own clients are not
+    /// hit.
     pub slow_webhook: u8,
     /// Calls of webhooks that are refused, with the same exception.
     pub dead_webhook: u8,

@@ -22,6 +22,18 @@ use crate::faults::{Fault, Faults, RequestKind, Site};
 use crate::request::RequestTarget;
 use crate::steps::{RecordedWrite, StepLog};
 
+tokio::task_local! {
+    /// Whether the API server works for a client of the test, which sees no faults.
+    static IS_FOR_TEST: bool;
+}
+
+/// Whether the current task works on a request of the test: through one of its clients, or without any.
+pub(crate) fn is_for_test() -> bool {
+    IS_FOR_TEST
+        .try_with(|is_for_test| *is_for_test)
+        .unwrap_or(true)
+}
+
 /// What all connections of a cluster share.
 #[derive(Clone)]
 pub(crate) struct Network {
@@ -152,6 +164,7 @@ impl Connection {
             let faults = faults.map(|site| Box::new(WatchFaults::new(site, cut, &self.network)));
             return answer.map(|inner| FaultyBody {
                 inner: Some(inner),
+                is_for_test: self.process.is_none(),
                 faults,
             });
         }
@@ -273,13 +286,18 @@ impl Service<Request<ClientBody>> for Connection {
 
     fn call(&mut self, request: Request<ClientBody>) -> Self::Future {
         let connection = self.clone();
-        Box::pin(async move { Ok(connection.answer(request).await) })
+        let is_for_test = self.process.is_none();
+        Box::pin(IS_FOR_TEST.scope(
+            is_for_test,
+            async move { Ok(connection.answer(request).await) },
+        ))
     }
 }
 
 /// The body of an answer; that of a watch may lose, delay or repeat events.
 struct FaultyBody {
     inner: Option<Body>,
+    is_for_test: bool,
     faults: Option<Box<WatchFaults>>,
 }
 
@@ -287,6 +305,7 @@ impl FaultyBody {
     fn whole(bytes: Bytes) -> FaultyBody {
         FaultyBody {
             inner: Some(Body::from(bytes)),
+            is_for_test: false,
             faults: None,
         }
     }
@@ -393,18 +412,27 @@ impl http_body::Body for FaultyBody {
         mut self: Pin<&mut Self>,
         context: &mut Context,
     ) -> Poll<Option<Result<Frame<Bytes>, TruncatedResponse>>> {
-        let FaultyBody { inner, faults } = &mut *self;
+        let FaultyBody {
+            inner,
+            is_for_test,
+            faults,
+        } = &mut *self;
+        let is_for_test = *is_for_test;
+        // A watch converts its objects when it is polled.
+        let poll_inner = |body: &mut Body, context: &mut Context| {
+            IS_FOR_TEST.sync_scope(is_for_test, || Pin::new(body).poll_frame(context))
+        };
         loop {
             let Some(body) = inner else {
                 return Poll::Ready(None);
             };
             let Some(faults) = faults else {
-                return Pin::new(body).poll_frame(context);
+                return poll_inner(body, context);
             };
             match ready!(faults.poll_deliver(context)) {
                 None => *inner = None,
                 Some(Some(line)) => return Poll::Ready(Some(Ok(Frame::data(line)))),
-                Some(None) => match ready!(Pin::new(body).poll_frame(context)) {
+                Some(None) => match ready!(poll_inner(body, context)) {
                     Some(Ok(frame)) => faults.receive(&frame.into_data().unwrap_or_default()),
                     end => return Poll::Ready(end),
                 },

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, CustomResource, CustomResourceExt as _};
 use mizzen_sdk::Object;
 use mizzen_sdk::webhook::{AdmissionRequest, Denied, Endpoint, Rule, Server, Webhook};
@@ -156,9 +157,8 @@ async fn convert(mut door: Object, version: String) -> Result<Object, Denied> {
     Ok(door)
 }
 
-#[tokio::test]
-async fn a_dead_conversion_webhook_fails_requests_for_the_other_version_alone() {
-    let cluster = bare().start().await;
+/// Installs the kind with its conversion webhook, and creates the door `front`.
+async fn install_doors(cluster: &Cluster) {
     let mut definition = serde_json::to_value(Door::crd()).unwrap();
     let versions = definition["spec"]["versions"].as_array_mut().unwrap();
     versions[0]["schema"] = serde_json::json!({"openAPIV3Schema":
@@ -183,6 +183,12 @@ async fn a_dead_conversion_webhook_fails_requests_for_the_other_version_alone() 
     cluster
         .apply("{apiVersion: example.com/v2, kind: Door, metadata: {name: front}, spec: {paint: blue}}")
         .await;
+}
+
+#[tokio::test]
+async fn a_dead_conversion_webhook_fails_requests_for_the_other_version_alone() {
+    let cluster = bare().start().await;
+    install_doors(&cluster).await;
     let path =
         |version: &str| format!("/apis/example.com/{version}/namespaces/default/doors/front");
     let (code, door) = cluster.server().ask("GET", &path("v2"), None).await;
@@ -201,6 +207,38 @@ async fn a_dead_conversion_webhook_fails_requests_for_the_other_version_alone() 
     assert_eq!(code, 200);
     let (code, door) = cluster.server().ask("GET", &path("v1"), None).await;
     assert_eq!((code, door["spec"]["colour"].str()), (200, "blue"));
+}
+
+#[tokio::test]
+async fn random_failures_of_conversions_hit_programs_and_spare_the_test() {
+    let rates = FaultRates {
+        dead_webhook: 50,
+        ..FaultRates::none()
+    };
+    let cluster = bare().faults(rates).start().await;
+    install_doors(&cluster).await;
+    cluster.set_faults(true);
+    let paint = |n: u32| Patch::Merge(serde_json::json!({"spec": {"colour": format!("{n}")}}));
+    let doors: Api<Door> = Api::default_namespaced(cluster.client());
+    for n in 0..10 {
+        let (params, patch) = (PatchParams::default(), paint(n));
+        doors.patch("front", &params, &patch).await.unwrap();
+        let path = "/apis/example.com/v1/doors";
+        let (code, list) = cluster.server().ask("GET", path, None).await;
+        assert_eq!(code, 200, "{list:?}");
+    }
+    assert_eq!(cluster.injected(), []);
+
+    cluster.run("painter", move |client: Client| async move {
+        let doors: Api<Door> = Api::default_namespaced(client);
+        for n in 10..20 {
+            let (params, patch) = (PatchParams::default(), paint(n));
+            let _ = doors.patch("front", &params, &patch).await;
+        }
+    });
+    cluster.settle().await;
+    let n_dead = cluster.injected().len();
+    assert!(n_dead >= 5, "{n_dead} in ten patches");
 }
 
 /// Creates ConfigMaps until each exists.
