@@ -44,11 +44,13 @@ impl MetadataWatches {
         metadata_informers: &Arc<MetadataInformersShared>,
         served: &DiscoveredKinds,
     ) {
-        let wanted: HashSet<&ResourceType> = served
+        // In the order of discovery, so that a simulation starts them in the same order in every run.
+        let watched: Vec<&ResourceType> = served
             .preferred(&["delete", "list", "watch"])
             .map(|kind| &kind.resource)
             .filter(|resource| !IGNORED_RESOURCES.contains(&(&resource.group, &resource.plural)))
             .collect();
+        let wanted: HashSet<&ResourceType> = watched.iter().copied().collect();
         // The kinds of a group that failed discovery may still exist.
         let is_lost = |resource: &ResourceType| {
             !wanted.contains(resource) && !served.failures.contains_key(&resource.api_version())
@@ -61,7 +63,7 @@ impl MetadataWatches {
             .collect();
         lost.iter()
             .for_each(|resource| self.stop_watch(metadata_informers, resource));
-        wanted
+        watched
             .into_iter()
             .for_each(|resource| self.start_watch(metadata_informers, resource));
     }

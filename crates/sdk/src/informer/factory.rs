@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::core::ClusterResourceScope;
@@ -73,17 +73,18 @@ pub struct FactoryOptions {
 struct FactoryInner {
     client: Client,
     options: FactoryOptions,
-    informers: Mutex<HashMap<InformerKey, Arc<dyn SharedInformer>>>,
+    /// In order, so that informers start in the same order in every run of a simulation.
+    informers: Mutex<BTreeMap<InformerKey, Arc<dyn SharedInformer>>>,
 }
 
 /// The key of a shared informer.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct InformerKey {
-    ty: TypeId,
     path: String,
     labels: Option<String>,
     fields: Option<String>,
     metadata_only: bool,
+    ty: TypeId,
 }
 
 /// An informer of any kind.
@@ -222,11 +223,11 @@ impl Factory {
         };
         let all = source(None);
         let key = InformerKey {
-            ty: TypeId::of::<K>(),
             path: all.path().into(),
             labels: all.labels.clone(),
             fields: all.fields.clone(),
             metadata_only: all.metadata_only,
+            ty: TypeId::of::<K>(),
         };
         let mut informers = self.0.informers.lock();
         let shared = informers.entry(key).or_insert_with(|| {
