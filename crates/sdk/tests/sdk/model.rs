@@ -228,7 +228,7 @@ async fn check(
 }
 
 /// The default number of seeds.
-const N_SEEDS: u64 = 10_000;
+const N_SEEDS: u64 = 2_500;
 /// The number of tests that share the seeds.
 const N_TESTS: u64 = 4;
 

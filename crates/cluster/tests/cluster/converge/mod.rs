@@ -17,7 +17,7 @@ use mizzen_testing::{Cluster, Explore, FaultRates};
 use scenario::Scenario;
 
 /// The number of seeds of each scenario.
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 6;
 
 /// Two nodes, and a little time for them to register.
 async fn cluster() -> Cluster {
