@@ -513,6 +513,9 @@ impl Cluster {
     /// # }
     /// ```
     pub fn restart(&self) {
+        let what = "all components are killed and restarted".into();
+        let steps = &self.0.env.network.steps;
+        steps.record_fault(&"cluster".into(), what);
         self.0.restart_all();
     }
 
@@ -712,8 +715,6 @@ impl ClusterInner {
     }
 
     fn restart_all(&self) {
-        let what = "all components are killed and restarted".into();
-        self.env.network.steps.record_fault(&"cluster".into(), what);
         let (mut components, builder) = (self.components.lock(), self.builder.lock());
         for process in components.processes(&builder) {
             components.start(&process, &builder, &self.env);

@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_secs(60);
 const MAX_SHRINK_RUNS: usize = 60;
 /// How many lines a story has, at most.
 const MAX_STORY: usize = 200;
+/// How many of them come before the first fault.
+const MAX_PROLOGUE: usize = 20;
 /// The stack of a thread, for deeply nested futures of debug builds.
 const STACK: usize = 16 * 1024 * 1024;
 
@@ -280,6 +282,79 @@ impl Explore {
         }
     }
 
+    /// Plays a scenario that has a bug: a seed must fail, and its [story](Finding::story) must name the steps at which the
+    /// controller goes wrong. For tests of scenarios: one that finds no planted bug proves nothing.
+    ///
+    /// A step is found in a line of the story that has all its words, in their order; a word may be a part of a longer one,
+    /// as `web-` is of a generated name. The steps are found in the order of `steps`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, Client};
+    /// use mizzen_testing::{Cluster, Explore};
+    ///
+    /// /// Creates two objects. Started again, it ends at the first one, which exists.
+    /// async fn forgetful(client: Client) {
+    ///     let configs: Api<ConfigMap> = Api::default_namespaced(client);
+    ///     for name in ["first", "second"] {
+    ///         let config = serde_json::from_str(&format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).unwrap();
+    ///         if configs.create(&Default::default(), &config).await.is_err() {
+    ///             return;
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let bare = Cluster::builder().server_only();
+    /// let finding = Explore::new(bare).seeds(0..100).expect_finding(
+    ///     async |cluster: &Cluster| {
+    ///         cluster.run("forgetful", forgetful);
+    ///         cluster.advance(Duration::from_secs(1)).await;
+    ///     },
+    ///     &["- ConfigMap default/second", "forgetful FAULT POST configmaps"],
+    /// );
+    /// assert_eq!(finding.faults.len(), 1);
+    /// ```
+    ///
+    /// # Panics
+    /// If no seed fails, and if the story lacks a step.
+    #[track_caller]
+    pub fn expect_finding(
+        self,
+        scenario: impl AsyncFn(&Cluster) + Sync,
+        steps: &[&str],
+    ) -> Finding {
+        let finding = match self.check(scenario) {
+            Err(finding) => finding,
+            Ok(Explored { n_seeds, n_faults }) => panic!(
+                "no bug was found: with {n_seeds} seeds and {n_faults} faults the scenario ended as without faults"
+            ),
+        };
+        let story = finding.story();
+        let mut lines = story.lines();
+        for (idx, step) in steps.iter().enumerate() {
+            let is_named = lines.any(|line| {
+                let mut rest = line;
+                step.split_whitespace().all(|word| match rest.find(word) {
+                    Some(at) => {
+                        rest = &rest[at + word.len()..];
+                        true
+                    }
+                    None => false,
+                })
+            });
+            let before = match idx {
+                0 => String::new(),
+                idx => format!(" after {:?}", steps[idx - 1]),
+            };
+            assert!(
+                is_named,
+                "the story does not name {step:?}{before}:\n{story}"
+            );
+        }
+        finding
+    }
+
     /// Runs on a thread with a large stack, and returns what it returns.
     fn on_thread<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
@@ -437,18 +512,27 @@ impl Finding {
         } = self;
         let told: Vec<String> = faults.iter().map(|fault| format!("  {fault}\n")).collect();
         let told = told.concat();
-        let n_left_out = steps.len().saturating_sub(MAX_STORY);
-        let lines: String = steps
+        // A long story begins shortly before the first fault.
+        let first_fault = steps.iter().position(Step::is_fault).unwrap_or(0);
+        let from = match steps.len() {
+            0..=MAX_STORY => 0,
+            _ => first_fault.saturating_sub(MAX_PROLOGUE),
+        };
+        let earlier = match from {
+            0 => String::new(),
+            n => format!("after {n} steps\n"),
+        };
+        let lines: String = steps[from..]
             .iter()
             .take(MAX_STORY)
             .map(|step| format!("{step}\n"))
             .collect();
-        let rest = match n_left_out {
+        let later = match steps.len().saturating_sub(from + MAX_STORY) {
             0 => String::new(),
             n => format!("and {n} more steps\n"),
         };
         format!(
-            "seed {seed}: {difference}{} of {n_faults} faults are enough:\n{told}the story:\n{lines}{rest}\
+            "seed {seed}: {difference}{} of {n_faults} faults are enough:\n{told}the story:\n{earlier}{lines}{later}\
              play it again with MIZZEN_SEED={seed}",
             faults.len()
         )

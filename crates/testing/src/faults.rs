@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_value::json;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -374,20 +375,29 @@ impl Faults {
         })
     }
 
-    /// The faults of a request.
-    pub(crate) fn on_request(&self, site: &Site, kind: RequestKind) -> Vec<Fault> {
-        self.inject(site, |source| match source {
-            FaultSource::Planned(planned) => {
-                let planned = planned.get(site).into_iter().flatten();
-                planned.filter(|fault| !fault.is_event()).copied().collect()
-            }
-            FaultSource::Random { seed, rates } => random_faults(*seed, rates, site, kind),
-        })
+    /// The faults of a request. `name` is that of its object; empty if it has none.
+    pub(crate) fn on_request(&self, site: &Site, kind: RequestKind, name: &str) -> Vec<Fault> {
+        self.inject(
+            site,
+            || name.to_owned(),
+            |source| match source {
+                FaultSource::Planned(planned) => {
+                    let planned = planned.get(site).into_iter().flatten();
+                    planned.filter(|fault| !fault.is_event()).copied().collect()
+                }
+                FaultSource::Random { seed, rates } => random_faults(*seed, rates, site, kind),
+            },
+        )
     }
 
-    /// The fault of an event of a watch.
-    pub(crate) fn on_event(&self, site: &Site, event: u32) -> Option<Fault> {
-        let faults = self.inject(site, |source| match source {
+    /// The fault of an event of a watch. `line` is the event as it is sent.
+    pub(crate) fn on_event(&self, site: &Site, event: u32, line: &[u8]) -> Option<Fault> {
+        let described = || {
+            let change = json::parse(line).unwrap_or_default();
+            let name = change["object"]["metadata"]["name"].str();
+            format!("{} {name}", change["type"].str())
+        };
+        let faults = self.inject(site, described, |source| match source {
             FaultSource::Planned(planned) => {
                 let mut planned = planned.get(site).into_iter().flatten();
                 let found = planned.find(|fault| fault.event() == Some(event));
@@ -409,7 +419,7 @@ impl Faults {
 
     /// The fault of a call of a webhook. Random faults do not hit calls on behalf of the test.
     pub(crate) fn on_webhook(&self, site: &Site, is_for_test: bool) -> Option<Fault> {
-        let faults = self.inject(site, |source| match source {
+        let faults = self.inject(site, String::new, |source| match source {
             FaultSource::Planned(planned) => planned.get(site).cloned().unwrap_or_default(),
             FaultSource::Random { .. } if is_for_test => Vec::new(),
             FaultSource::Random { seed, rates } => {
@@ -428,7 +438,7 @@ impl Faults {
     /// The fault of a second.
     pub(crate) fn on_second(&self) -> Option<Fault> {
         let site = self.next_site(&CLUSTER.into(), "second")?;
-        let faults = self.inject(&site, |source| match source {
+        let faults = self.inject(&site, String::new, |source| match source {
             FaultSource::Planned(planned) => planned.get(&site).cloned().unwrap_or_default(),
             FaultSource::Random { seed, rates } => {
                 let roll = hash(*seed, &format!("{site}"));
@@ -450,8 +460,13 @@ impl Faults {
         faults.first().copied()
     }
 
-    /// Chooses the faults of a site, and records them.
-    fn inject(&self, site: &Site, choose: impl FnOnce(&FaultSource) -> Vec<Fault>) -> Vec<Fault> {
+    /// Chooses the faults of a site, and records them with the object that they hit.
+    fn inject(
+        &self,
+        site: &Site,
+        object: impl Fn() -> String,
+        choose: impl FnOnce(&FaultSource) -> Vec<Fault>,
+    ) -> Vec<Fault> {
         if !self.is_on() {
             return Vec::new();
         }
@@ -462,8 +477,12 @@ impl Faults {
                 site: site.clone(),
                 fault: *fault,
             };
+            let object = match object().as_str() {
+                "" => String::new(),
+                object => format!(" ({object})"),
+            };
             self.steps
-                .record_fault(&site.actor, format!("{site} {fault}"));
+                .record_fault(&site.actor, format!("{site}{object} {fault}"));
             state.injected.push(injection);
         }
         faults
@@ -575,7 +594,7 @@ mod tests {
                 .next_site(&site(nth).actor, "POST replicasets")
                 .unwrap();
             let expected: &[Fault] = if nth == 2 { &[Fault::Conflict] } else { &[] };
-            assert_eq!(faults.on_request(&next, RequestKind::Write), expected);
+            assert_eq!(faults.on_request(&next, RequestKind::Write, ""), expected);
         }
         assert_eq!(faults.injected(), [plan]);
     }

@@ -68,7 +68,7 @@
 //!
 //! [`Cluster::inject`] injects one fault: the controller is killed after its third write, a watch is cut. [`Explore`] plays
 //! a scenario with many schedules of random faults, compares the end with a run without faults, and shrinks a schedule
-//! that fails.
+//! that fails. [`Explore::expect_finding`] proves that a scenario can fail: with a planted bug it must.
 //!
 //! ```
 //! use std::time::Duration;

@@ -243,8 +243,8 @@ fn scrub(value: &Value) -> Value {
             clean
         }
         Value::List(items) => items.iter().map(scrub).collect::<Vec<_>>().into(),
-        Value::String(text) if time::to_unix(text).is_some() => "<time>".into(),
-        Value::String(text) if is_uid(text) => "<uid>".into(),
+        Value::String(text) if time::to_unix(text).is_some() => "(time)".into(),
+        Value::String(text) if is_uid(text) => "(uid)".into(),
         value => value.clone(),
     }
 }

@@ -37,10 +37,20 @@ pub struct Step {
     pub at: Duration,
     /// The component: a controller's name, `scheduler`, `kubelet`, the name of a program, or `test`.
     pub actor: Arc<str>,
-    /// The object: `pods/web-5d8f-x7k2p`.
+    /// The object: `pods/web-5d8f-x7k2p`; or `FAULT`.
     pub object: String,
     /// What happened: `created`, `status.readyReplicas 2 → 3`, or the error.
     pub what: String,
+}
+
+/// The object of a step that is a fault.
+const FAULT: &str = "FAULT";
+
+impl Step {
+    /// Whether it is a fault.
+    pub(crate) fn is_fault(&self) -> bool {
+        self.object == FAULT
+    }
 }
 
 /// The same columns as `mizzen trace`.
@@ -127,7 +137,7 @@ impl StepLog {
                 Entry::Fault { actor, what } => Step {
                     at,
                     actor,
-                    object: "FAULT".into(),
+                    object: FAULT.into(),
                     what,
                 },
                 Entry::Write(write) => write.step(at, &mut states),
@@ -152,7 +162,9 @@ impl RecordedWrite {
     fn step(self, at: Duration, states: &mut HashMap<String, Value>) -> Step {
         let target = RequestTarget::parse(&self.path);
         let answer = json::parse(&self.answer).unwrap_or_default();
+        // The Status of a rejected create has the name in its details.
         let name = match target.name {
+            "" if self.code >= 300 => answer["details"]["name"].str(),
             "" => answer["metadata"]["name"].str(),
             name => name,
         };

@@ -14,6 +14,7 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body as ClientBody;
 use mizzen_apiserver::{Body, InProcess, Server, TruncatedResponse, User};
+use mizzen_value::json;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
@@ -137,10 +138,11 @@ impl Connection {
             lengthen_watch(&mut request);
         }
         let site = self.site(&request, kind);
-        let faults = site
-            .as_ref()
-            .map(|site| self.network.faults.on_request(site, kind))
-            .unwrap_or_default();
+        let mut faults = Vec::new();
+        if let Some(site) = &site {
+            let name = object_name(&mut request).await;
+            faults = self.network.faults.on_request(site, kind, &name);
+        }
         for fault in &faults {
             match fault {
                 Fault::Expired => return refusal(410, "Expired"),
@@ -246,6 +248,24 @@ fn lengthen_watch(request: &mut Request<ClientBody>) {
     let uri = format!("{}?{}", request.uri().path(), kept.join("&"));
     if let Ok(uri) = uri.parse::<Uri>() {
         *request.uri_mut() = uri;
+    }
+}
+
+/// The name of the object that a request is about; that of a new object is in the body.
+async fn object_name(request: &mut Request<ClientBody>) -> String {
+    let name = RequestTarget::parse(request.uri().path()).name.to_owned();
+    if !name.is_empty() || *request.method() != Method::POST {
+        return name;
+    }
+    let body = std::mem::replace(request.body_mut(), ClientBody::empty());
+    // A body that fails counts as empty, as in the API server.
+    let body = body.collect_bytes().await.unwrap_or_default();
+    *request.body_mut() = ClientBody::from(body.clone());
+    let object = json::parse(&body).unwrap_or_default();
+    let name = |field: &str| object["metadata"][field].str().to_owned();
+    match object["metadata"]["name"].is_empty() {
+        true => name("generateName"),
+        false => name("name"),
     }
 }
 
@@ -388,7 +408,7 @@ impl WatchFaults {
             if self.cut.is_some_and(|cut| event >= cut) {
                 return Poll::Ready(None);
             }
-            match self.network.faults.on_event(&self.site, event) {
+            match self.network.faults.on_event(&self.site, event, &line) {
                 Some(Fault::DropEvent { .. }) => {}
                 Some(Fault::RepeatEvent { .. }) => {
                     return Poll::Ready(Some(Some([&line[..], &line[..]].concat().into())));

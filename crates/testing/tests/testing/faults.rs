@@ -102,17 +102,37 @@ fn exploration_passes_a_program_that_survives_faults() {
 
 #[test]
 fn exploration_finds_a_program_that_creates_twice_and_tells_how() {
-    let finding = Explore::new(bare())
-        .seeds(0..100)
-        .check(async |cluster: &Cluster| copy_three(cluster, true).await)
-        .unwrap_err();
+    let finding = Explore::new(bare()).seeds(0..100).expect_finding(
+        async |cluster: &Cluster| copy_three(cluster, true).await,
+        &["+ ConfigMap default/", "copier FAULT POST configmaps"],
+    );
     let story = finding.story();
     assert_eq!(finding.faults.len(), 1, "{story}");
     let fault = &finding.faults[0];
     assert!(matches!(fault.fault, Fault::LostAnswer { .. }), "{story}");
     assert_eq!(fault.site.request, "POST configmaps", "{story}");
-    assert!(story.contains("+ ConfigMap default/"), "{story}");
     assert!(story.contains("play it again with MIZZEN_SEED="), "{story}");
+}
+
+#[test]
+#[should_panic(
+    expected = r#"the story does not name "copier DELETE configmaps" after "copier FAULT POST configmaps":"#
+)]
+fn a_story_without_an_expected_step_is_shown() {
+    Explore::new(bare()).seeds(0..100).expect_finding(
+        async |cluster: &Cluster| copy_three(cluster, true).await,
+        &["copier FAULT POST configmaps", "copier DELETE configmaps"],
+    );
+}
+
+#[test]
+#[should_panic(expected = "no bug was found: with 2 seeds and 0 faults")]
+fn a_planted_bug_that_is_not_found_is_reported() {
+    let explore = Explore::new(bare()).seeds(0..2).faults(FaultRates::none());
+    explore.expect_finding(
+        async |cluster: &Cluster| copy_three(cluster, true).await,
+        &[],
+    );
 }
 
 #[test]

@@ -28,6 +28,9 @@ enum Bug {
     LostRequeue,
 }
 
+/// How the scenario fails.
+const LEAKED: &str = "the scenario failed the buckets of the storage and of the objects";
+
 struct Buggy {
     bug: Bug,
     storage: Memory,
@@ -113,48 +116,82 @@ impl Buggy {
     }
 }
 
-/// Few faults are enough, and the story has the step between which and the next one the controller went wrong.
+/// Few faults are enough, and the story names the steps between which the controller went wrong.
 #[track_caller]
-fn is_found(bug: Bug, step: &str) {
+fn is_found(bug: Bug, steps: &[&str]) {
+    let explored = async |cluster: &Cluster| {
+        let run = move |client: Client, storage: Memory| {
+            let context = Context::new(client).named("bucket");
+            // Resyncs enqueue nothing, as with controller-runtime's ResourceVersionChangedPredicate.
+            let buckets = typed::<Bucket>().filter(resource_version_changed());
+            Controller::for_kind(&context, buckets).reconcile_objects(Buggy { bug, storage })
+        };
+        scenario(cluster, run, Duration::from_secs(3)).await;
+    };
     let finding = Explore::new(super::bare())
         .seeds(0..100)
-        .check(async |cluster: &Cluster| {
-            let run = move |client: Client, storage: Memory| {
-                let context = Context::new(client).named("bucket");
-                // Resyncs enqueue nothing, as with controller-runtime's ResourceVersionChangedPredicate.
-                let buckets = typed::<Bucket>().filter(resource_version_changed());
-                Controller::for_kind(&context, buckets).reconcile_objects(Buggy { bug, storage })
-            };
-            scenario(cluster, run, Duration::from_secs(3)).await;
-        })
-        .expect_err("it is found within 100 seeds");
+        .expect_finding(explored, steps);
     let story = finding.story();
     println!("{bug:?}: {story}");
     assert!((1..=4).contains(&finding.faults.len()), "{story}");
-    assert!(story.contains(step), "{story}");
 }
 
 #[test]
 fn a_bucket_that_is_created_twice_is_found() {
-    is_found(Bug::StaleCache, "bucket: ");
+    is_found(
+        Bug::StaleCache,
+        &[
+            LEAKED,
+            "bucket FAULT PUT buckets/status (photos) gets 503, not applied",
+            "bucket buckets/photos status set",
+        ],
+    );
 }
 
 #[test]
 fn a_finalizer_that_is_set_too_late_is_found() {
-    is_found(Bug::LateFinalizer, "bucket: ");
+    is_found(
+        Bug::LateFinalizer,
+        &[
+            LEAKED,
+            "bucket FAULT GET buckets (videos) is answered",
+            "test buckets/videos deleted",
+        ],
+    );
 }
 
 #[test]
 fn an_identifier_that_is_reported_before_the_bucket_exists_is_found() {
-    is_found(Bug::StatusFirst, "bucket: PUT buckets/status");
+    is_found(
+        Bug::StatusFirst,
+        &[
+            LEAKED,
+            "bucket FAULT PUT buckets/status (texts) is applied and answered 500",
+            "bucket buckets/texts status set",
+        ],
+    );
 }
 
 #[test]
 fn a_conflict_that_is_ignored_is_found() {
-    is_found(Bug::IgnoredConflict, "bucket: PUT buckets");
+    is_found(
+        Bug::IgnoredConflict,
+        &[
+            LEAKED,
+            "test buckets/photos terminating",
+            "bucket FAULT PUT buckets (photos) gets 409 Conflict, not applied",
+        ],
+    );
 }
 
 #[test]
 fn a_requeue_that_is_lost_is_found() {
-    is_found(Bug::LostRequeue, "bucket: ");
+    is_found(
+        Bug::LostRequeue,
+        &[
+            "the scenario failed",
+            "test buckets/texts created",
+            "bucket FAULT GET buckets (texts) gets 503, not applied",
+        ],
+    );
 }

@@ -34,11 +34,11 @@ impl Memory {
         Ok(())
     }
 
-    /// An identifier that was not used before.
+    /// An identifier that was not used before: a UUID, which exploration does not compare.
     fn new_id(&self) -> String {
         let mut state = self.0.lock();
         state.n_ids += 1;
-        format!("bucket-{}", state.n_ids)
+        format!("00000000-0000-4000-8000-{:012x}", state.n_ids)
     }
 
     fn n_buckets(&self) -> usize {
@@ -155,10 +155,7 @@ async fn the_object_stays_until_the_storage_is_back() {
 
 /// A cluster without loops: the controller needs none.
 fn bare() -> Builder {
-    Cluster::builder()
-        .controllers([""; 0])
-        .scheduler(false)
-        .nodes(0)
+    Cluster::builder().server_only()
 }
 
 /// Creates three buckets and deletes two. When the faults are over, the storage has one bucket for each object.
