@@ -1,6 +1,7 @@
 //! The clock and the random source. Nothing else in this crate reads the wall clock or a random
 //! source; timers are tokio's, which tests pause.
 
+use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -65,12 +66,36 @@ pub fn following(clock: impl mizzen_value::clock::Clock + 'static) -> Clock {
     })
 }
 
-/// Random numbers from the hash keys of the standard library.
+thread_local! {
+    /// What replaces the random numbers of [`rng`] on this thread.
+    static SIMULATED: RefCell<Option<Rng>> = const { RefCell::new(None) };
+}
+
+/// Random numbers from the hash keys of the standard library, unless the thread
+/// [simulates](simulate_rng) them.
 ///
 /// ```
 /// let rng = mizzen_sdk::clock::rng();
 /// assert!((0.0..1.0).contains(&rng()));
 /// ```
 pub fn rng() -> Rng {
-    Arc::new(|| (RandomState::new().hash_one(0) >> 11) as f64 / (1u64 << 53) as f64)
+    Arc::new(|| match SIMULATED.with_borrow(Clone::clone) {
+        Some(simulated) => simulated(),
+        None => (RandomState::new().hash_one(0) >> 11) as f64 / (1u64 << 53) as f64,
+    })
+}
+
+/// Makes every [`rng`] draw from `simulated` on this thread: a simulation needs the same numbers in
+/// every run, also where no caller passes a source.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mizzen_sdk::clock;
+///
+/// let rng = clock::rng();
+/// clock::simulate_rng(Arc::new(|| 0.5));
+/// assert_eq!(rng(), 0.5);
+/// ```
+pub fn simulate_rng(simulated: Rng) {
+    SIMULATED.set(Some(simulated));
 }

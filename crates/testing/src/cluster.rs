@@ -138,6 +138,8 @@ impl Cluster {
         };
         let is_virtual = is_paused();
         if is_virtual {
+            // Programs have sources of random numbers that the cluster does not see: the jitter of a back-off.
+            clock::simulate_rng(random.rng());
             // Whatever happens every few seconds makes long advances slow: watches last, and seats are not lent.
             server.min_request_timeout = WATCH_SECONDS;
             server.concurrency.is_fair = false;

@@ -12,7 +12,7 @@ use mizzen_sdk::controller::{
     Action, Context, Controller, Error, ReconcileObject, resource_version_changed, typed,
 };
 use mizzen_sdk::{owner, write};
-use mizzen_testing::{Cluster, Explore};
+use mizzen_testing::{Cluster, Explore, FaultRates};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bug {
@@ -151,6 +151,19 @@ fn is_found(bug: Bug, steps: &[&str]) {
     let story = finding.story();
     println!("{bug:?}: {story}");
     assert!((1..=4).contains(&finding.faults.len()), "{story}");
+}
+
+#[tokio::test]
+async fn a_seed_has_the_same_steps_every_time() {
+    let mut first = None;
+    for _ in 0..10 {
+        let builder = Cluster::builder().server_only().seed(1);
+        let cluster = builder.faults(FaultRates::default()).start().await;
+        cluster.set_faults(true);
+        scenario(&cluster, Bug::StaleCache).await;
+        let steps = cluster.last_steps(usize::MAX);
+        assert_eq!(first.get_or_insert_with(|| steps.clone()), &steps);
+    }
 }
 
 #[test]
