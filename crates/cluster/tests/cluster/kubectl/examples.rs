@@ -60,9 +60,11 @@ pub(super) fn install_commands(directory: &Path) {
          exec '{binaries}/mizzen' \"$@\""
     );
     let log = "2>>\"${STEP_LOG:-/dev/stderr}\"";
-    // cargo run -p PACKAGE [--example NAME] [-- ARGUMENTS]
+    // cargo run -p PACKAGE [--example NAME] [-- ARGUMENTS], and what `mizzen generate` runs:
+    // cargo run --quiet --bin manifests -- ARGUMENTS
     let cargo = format!(
-        "program=$3; shift 3\n\
+        "if [ \"$2\" = --quiet ]; then shift 5; exec '{binaries}/manifests' \"$@\"; fi\n\
+         program=$3; shift 3\n\
          if [ \"$1\" = --example ]; then program=examples/$2; shift 2; fi\n\
          if [ \"$1\" = -- ]; then shift; fi\n\
          if [ \"$1\" = --local ]; then set -- \"$@\" --port 0; fi\n\

@@ -57,6 +57,7 @@ impl Session {
             .env("STEP_LOG", home.join("programs.log"))
             .env("MIZZEN_LOG", "error")
             .env_remove("KUBECONFIG")
+            .env_remove("XDG_DATA_HOME")
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -169,10 +170,17 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// The shell and all that it started.
+    /// The shell and all that it started. Clusters in the background are not in its process group.
     fn drop(&mut self) {
         if let Some(id) = self.shell.id() {
             let _ = killpg(Pid::from_raw(id as i32), Signal::SIGKILL);
+        }
+        let data = self.directory.path().join(".local/share");
+        if data.join("mizzen").exists() {
+            let _ = std::process::Command::new(env!("CARGO_BIN_EXE_mizzen"))
+                .args(["down", "--all", "--force", "--timeout", "1s"])
+                .env("XDG_DATA_HOME", data)
+                .output();
         }
     }
 }
@@ -290,6 +298,8 @@ pages_run! {
     custom_resources_are_validated_and_converted: "handbook/06-custom-resources.md",
     webhooks_and_policies_admit: "handbook/07-webhooks.md",
     a_pizza_is_served: "own-api-server.md",
+    clusters_run_in_the_background: "command-line.md",
+    manifests_are_generated: "generate.md",
     faults_are_traced: "handbook/10-faults.md",
     an_operator_is_packaged: "handbook/11-packaging.md",
     a_control_plane_is_operated: "handbook/12-operating.md",
