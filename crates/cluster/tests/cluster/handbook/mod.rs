@@ -8,6 +8,7 @@
 //! | `text` | the same: it is the output of the `sh` block before it |
 //! | `yaml`, first line `# FILE` | the same: it is a file that a later `sh` block uses |
 //! | `rust` | a doc test of `examples/handbook`, or, as `rust,ignore`, an excerpt of a source file |
+//! | `python`, `js`, `json`, `go` | `packages.rs`: it is an excerpt of a suite that is run there |
 //! | any, after `<!-- not run: REASON -->` | nothing |
 
 mod annotations;
@@ -28,6 +29,14 @@ const RUN_ELSEWHERE: &[(&str, &str)] = &[
         "flag-reference.md",
         "crates/cluster/tests/cluster/handbook/flags.rs",
     ),
+];
+
+/// Blocks in other languages, the directories of the suites of which they are excerpts, and the extensions of the files.
+const SUITES: &[(&str, &str, &str)] = &[
+    ("python", "packaging/python/tests", "py"),
+    ("js", "packaging/npm/tests", "js"),
+    ("json", "packaging/npm/tests", "json"),
+    ("go", "packaging/go/mizzen", "go"),
 ];
 
 /// A page of `docs/`.
@@ -182,8 +191,19 @@ fn fault(page: &Page, before: &[Block], block: &Block, after: &[Block]) -> Optio
         "rust" | "rust,no_run" => {
             (!is_doc_test(page)).then_some("examples/handbook/src/lib.rs does not include its page")
         }
-        "rust,ignore" => (!is_excerpt(&block.text)).then_some("no source file has these lines"),
-        _ => Some("no test runs such a block"),
+        "rust,ignore" => {
+            let mut sources = files(&root().join("examples"), "rs");
+            sources.extend(files(&root().join("crates"), "rs"));
+            (!is_excerpt(&block.text, &sources)).then_some("no source file has these lines")
+        }
+        language => match SUITES.iter().find(|(name, ..)| *name == language) {
+            None => Some("no test runs such a block"),
+            Some((_, directory, extension)) => {
+                let sources = files(&root().join(directory), extension);
+                (!is_excerpt(&block.text, &sources))
+                    .then_some("no file of the suite has these lines")
+            }
+        },
     };
     fault.map(|fault| format!("docs/{}:{}: {}: {fault}", page.name, block.line, block.info))
 }
@@ -194,19 +214,30 @@ fn is_doc_test(page: &Page) -> bool {
     library.contains(&format!("/docs/{}\"", page.name))
 }
 
-/// Whether some source file has these lines. A line with `…` stands for lines that are left out.
-fn is_excerpt(text: &str) -> bool {
-    let plain = |text: &str| -> String {
+/// Whether one of the source files has these lines, in order. `…`, or a comment with it, stands for lines that are left out.
+fn is_excerpt(text: &str, sources: &[PathBuf]) -> bool {
+    let plain = |text: &str| -> Vec<String> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        lines.map(|line| format!("{line}\n")).collect()
+        lines.map(str::to_owned).collect()
     };
-    let parts: Vec<String> = text.split("// …").map(plain).collect();
-    let mut sources = files(&root().join("examples"), "rs");
-    sources.extend(files(&root().join("crates"), "rs"));
-    sources.iter().any(|source| {
+    let lines = plain(text);
+    let is_omission = |line: &String| matches!(line.as_str(), "…" | "// …" | "# …");
+    let parts: Vec<&[String]> = lines
+        .split(is_omission)
+        .filter(|part| !part.is_empty())
+        .collect();
+    let has_parts = |source: &PathBuf| {
         let source = plain(&fs::read_to_string(source).unwrap());
-        parts.iter().all(|part| source.contains(part.as_str()))
-    })
+        let mut rest = source.as_slice();
+        parts.iter().all(|part| {
+            let found = rest.windows(part.len()).position(|lines| lines == *part);
+            if let Some(start) = found {
+                rest = &rest[start + part.len()..];
+            }
+            found.is_some()
+        })
+    };
+    !parts.is_empty() && sources.iter().any(has_parts)
 }
 
 #[test]
@@ -252,6 +283,21 @@ fn a_page_that_another_test_runs_is_named_there() {
 }
 
 #[test]
+fn the_suites_of_excerpts_are_run() {
+    let test = root().join("crates/cluster/tests/cluster/packages.rs");
+    let test = fs::read_to_string(test).unwrap();
+    for (language, directory, extension) in SUITES {
+        let suite = directory.strip_prefix("packaging/").unwrap();
+        assert!(
+            test.contains(&format!("join(\"{suite}\")")),
+            "packages.rs does not run {suite}"
+        );
+        let sources = files(&root().join(directory), extension);
+        assert!(!sources.is_empty(), "{directory} has no {language}");
+    }
+}
+
+#[test]
 fn a_block_of_an_unknown_kind_is_reported() {
     let check = |text: &str, expected: &str| {
         let page = Page {
@@ -269,10 +315,22 @@ fn a_block_of_an_unknown_kind_is_reported() {
         "",
     );
     check(
-        "```go\nfunc main() {}\n```",
-        "docs/page.md:1: go: no test runs such a block",
+        "```java\nclass Main {}\n```",
+        "docs/page.md:1: java: no test runs such a block",
     );
-    check("<!-- not run: needs Go -->\n```go\nfunc main() {}\n```", "");
+    check(
+        "<!-- not run: needs Java -->\n```java\nclass Main {}\n```",
+        "",
+    );
+    check(
+        "```go\nfunc TestMain(m *testing.M) {\n\t// …\n\tos.Exit(code)\n}\n```",
+        "",
+    );
+    let expected = "docs/page.md:1: go: no file of the suite has these lines";
+    check("```go\nfunc nowhereInTheSuite() {}\n```", expected);
+    let swapped = "```go\nos.Exit(code)\n// …\nfunc TestMain(m *testing.M) {\n```";
+    check(swapped, expected);
+    check("```go\n// …\n```", expected);
     check(
         "```text\nhello\n```",
         "docs/page.md:1: text: no sh block is before this output",
