@@ -34,7 +34,11 @@ impl Completion {
         };
         let mut script = Vec::new();
         generate(shell, &mut visible(command), "mizzen", &mut script);
-        io::stdout().write_all(&script)
+        match io::stdout().write_all(&script) {
+            // The reader wanted only the beginning.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
     }
 }
 
