@@ -21,7 +21,7 @@ fn mark(line: &str) -> Option<(char, &str)> {
     "#^/".contains(sign).then(|| (sign, &inner[1..]))
 }
 
-fn section<'v>(lines: &[&str], contexts: &mut Vec<&'v Value>, out: &mut String) {
+fn section(lines: &[&str], contexts: &mut Vec<&Value>, out: &mut String) {
     let mut idx = 0;
     while idx < lines.len() {
         let Some((sign, name)) = mark(lines[idx]) else {

@@ -85,8 +85,8 @@ pub fn derive_convert(input: TokenStream) -> TokenStream {
 /// use mizzen_sdk::Rbac;
 ///
 /// #[derive(Rbac)]
-/// #[rbac(group = "apps", resources("deployments", "deployments/status"), verbs("get", "list", "watch"))]
-/// #[rbac(group = "", resources("configmaps"), verbs("get"), names("settings"), namespaced)]
+/// #[rbac(group("apps"), resources("deployments", "deployments/status"), verbs("get", "list", "watch"))]
+/// #[rbac(group(""), resources("configmaps"), verbs("get"), names("settings"), scope("Namespaced"))]
 /// struct Reconciler;
 ///
 /// assert_eq!(Reconciler::rules().len(), 2);
@@ -94,11 +94,11 @@ pub fn derive_convert(input: TokenStream) -> TokenStream {
 ///
 /// | in an attribute, which may be repeated | |
 /// |---|---|
-/// | `group = "apps"` | the API group; by default the core group |
+/// | `group("apps")` | the API group; by default the core group |
 /// | `resources("deployments", "deployments/status")` | resources and subresources |
 /// | `verbs("get", "list", "watch")` | the verbs; unknown ones are compile errors |
 /// | `names("settings")` | these objects alone |
-/// | `namespaced` | in the namespace of the operator alone |
+/// | `scope("Namespaced")` | in the namespace of the operator alone; `Cluster` is the default |
 /// | `urls("/metrics")` | URLs that are no resources, instead of group and resources |
 #[proc_macro_derive(Rbac, attributes(rbac))]
 pub fn derive_rbac(input: TokenStream) -> TokenStream {

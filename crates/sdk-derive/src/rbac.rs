@@ -53,7 +53,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         .map(|attribute| RuleOptions::parse(attribute)?.expand(attribute))
         .collect::<Result<Vec<_>>>()?;
     if rules.is_empty() {
-        let message = "no rules: add #[rbac(group = \"…\", resources(\"…\"), verbs(\"…\"))]";
+        let message = "no rules: add #[rbac(group(\"…\"), resources(\"…\"), verbs(\"…\"))]";
         return Err(Error::new(input.ident.span(), message));
     }
     let name = &input.ident;
@@ -73,7 +73,7 @@ impl RuleOptions {
         let mut options = RuleOptions::default();
         attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("group") {
-                options.group = Some(meta.value()?.parse()?);
+                options.group = Some(text(&meta)?);
             } else if meta.path.is_ident("resources") {
                 options.resources = texts(&meta)?;
             } else if meta.path.is_ident("verbs") {
@@ -82,11 +82,16 @@ impl RuleOptions {
                 options.names = texts(&meta)?;
             } else if meta.path.is_ident("urls") {
                 options.urls = texts(&meta)?;
-            } else if meta.path.is_ident("namespaced") {
-                options.is_namespaced = true;
+            } else if meta.path.is_ident("scope") {
+                let scope = text(&meta)?;
+                options.is_namespaced = match scope.value().as_str() {
+                    "Cluster" => false,
+                    "Namespaced" => true,
+                    _ => return Err(Error::new(scope.span(), "expected Cluster or Namespaced")),
+                };
             } else {
                 let expected =
-                    "unknown option, expected group, resources, verbs, names, urls or namespaced";
+                    "unknown option, expected group, resources, verbs, names, urls or scope";
                 return Err(meta.error(expected));
             }
             Ok(())
@@ -123,7 +128,7 @@ impl RuleOptions {
             (true, false) => "a rule has resources or urls, not both",
             _ if self.verbs.is_empty() => "a rule has verbs(\"get\", …)",
             (true, _) if self.is_namespaced || self.group.is_some() || !self.names.is_empty() => {
-                "a rule of urls has neither group nor names, and is not namespaced"
+                "a rule of urls has neither group nor names nor scope"
             }
             _ => "",
         };
@@ -160,6 +165,13 @@ impl RuleOptions {
     }
 }
 
+/// `("apps")`. Options are written as lists because clippy takes `group = "apps"` in two attributes for a mistake.
+fn text(meta: &ParseNestedMeta) -> Result<LitStr> {
+    let content;
+    parenthesized!(content in meta.input);
+    content.parse()
+}
+
 /// `("get", "list")`.
 fn texts(meta: &ParseNestedMeta) -> Result<Vec<LitStr>> {
     let content;
@@ -186,7 +198,7 @@ mod tests {
     #[test]
     fn an_attribute_is_a_rule() {
         let input: DeriveInput = parse_quote! {
-            #[rbac(group = "apps", resources("deployments"), verbs("get", "list"), names("web"), namespaced)]
+            #[rbac(group("apps"), resources("deployments"), verbs("get", "list"), names("web"), scope("Namespaced"))]
             #[rbac(urls("/metrics"), verbs("get"))]
             struct Reconciler<S: Storage>(S);
         };
@@ -207,10 +219,10 @@ mod tests {
     fn an_unknown_option_or_verb_is_an_error_that_names_the_known_ones() {
         check(
             parse_quote!(
-                #[rbac(groups = "apps", resources("pods"), verbs("get"))]
+                #[rbac(groups("apps"), resources("pods"), verbs("get"))]
                 struct A;
             ),
-            "unknown option, expected group, resources, verbs, names, urls or namespaced",
+            "unknown option, expected group, resources, verbs, names, urls or scope",
         );
         check(
             parse_quote!(
@@ -238,14 +250,14 @@ mod tests {
         );
         check(
             parse_quote!(
-                #[rbac(group = "apps", verbs("get"))]
+                #[rbac(group("apps"), verbs("get"))]
                 struct A;
             ),
             "a rule has resources(",
         );
         check(
             parse_quote!(
-                #[rbac(group = "apps", resources("deployments"))]
+                #[rbac(group("apps"), resources("deployments"))]
                 struct A;
             ),
             "a rule has verbs(",
@@ -266,7 +278,7 @@ mod tests {
         );
         check(
             parse_quote!(
-                #[rbac(urls("/metrics"), verbs("get"), namespaced)]
+                #[rbac(urls("/metrics"), verbs("get"), scope("Namespaced"))]
                 struct A;
             ),
             "a rule of urls has neither group nor names",

@@ -4,23 +4,23 @@
 //! use mizzen_sdk::Rbac;
 //!
 //! #[derive(Rbac)]
-//! #[rbac(group = "cache.example.com", resources("memcacheds"), verbs("get", "list", "watch"))]
-//! #[rbac(group = "cache.example.com", resources("memcacheds/status"), verbs("update"))]
-//! #[rbac(group = "apps", resources("deployments"), verbs("get", "list", "watch", "create", "update"))]
-//! #[rbac(group = "", resources("secrets"), verbs("get"), names("licence"), namespaced)]
+//! #[rbac(group("cache.example.com"), resources("memcacheds"), verbs("get", "list", "watch"))]
+//! #[rbac(group("cache.example.com"), resources("memcacheds/status"), verbs("update"))]
+//! #[rbac(group("apps"), resources("deployments"), verbs("get", "list", "watch", "create", "update"))]
+//! #[rbac(group(""), resources("secrets"), verbs("get"), names("licence"), scope("Namespaced"))]
 //! struct MemcachedReconciler;
 //!
 //! assert_eq!(MemcachedReconciler::rules().len(), 4);
 //! ```
 //!
-//! Rules of a whole cluster become a ClusterRole, those that are `namespaced` a Role in the namespace
+//! Rules of a whole cluster become a ClusterRole, those with the scope `Namespaced` a Role in the namespace
 //! of the operator: see [`manifests`](crate::manifests).
 //!
 //! A verb that does not exist is a compile error that names those that do:
 //!
 //! ```compile_fail
 //! #[derive(mizzen_sdk::Rbac)]
-//! #[rbac(group = "apps", resources("deployments"), verbs("fetch"))]
+//! #[rbac(group("apps"), resources("deployments"), verbs("fetch"))]
 //! struct Reconciler;
 //! ```
 

@@ -69,16 +69,16 @@ pub fn controller(context: &Context) -> Controller {
 /// Brings Ats to their next phases. The attributes are its permissions.
 #[derive(Rbac)]
 #[rbac(
-    group = "cnat.programming-kubernetes.info",
+    group("cnat.programming-kubernetes.info"),
     resources("ats"),
     verbs("get", "list", "watch")
 )]
 #[rbac(
-    group = "cnat.programming-kubernetes.info",
+    group("cnat.programming-kubernetes.info"),
     resources("ats/status"),
     verbs("update")
 )]
-#[rbac(group = "", resources("pods"), verbs("create", "get", "list", "watch"))]
+#[rbac(group(""), resources("pods"), verbs("create", "get", "list", "watch"))]
 pub struct AtReconciler;
 
 impl ReconcileObject<At> for AtReconciler {

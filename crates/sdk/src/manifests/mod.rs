@@ -16,8 +16,8 @@
 //! # #[kube(group = "cache.example.com", version = "v1", kind = "Memcached", namespaced)]
 //! # struct MemcachedSpec {}
 //! #[derive(Rbac)]
-//! #[rbac(group = "cache.example.com", resources("memcacheds"), verbs("get", "list", "watch"))]
-//! #[rbac(group = "apps", resources("deployments"), verbs("get", "list", "watch", "create", "update"))]
+//! #[rbac(group("cache.example.com"), resources("memcacheds"), verbs("get", "list", "watch"))]
+//! #[rbac(group("apps"), resources("deployments"), verbs("get", "list", "watch", "create", "update"))]
 //! struct MemcachedReconciler;
 //!
 //! fn manifests() -> Manifests {
@@ -205,7 +205,7 @@ impl Manifests {
     /// use mizzen_sdk::manifests::Manifests;
     ///
     /// #[derive(Rbac)]
-    /// #[rbac(group = "apps", resources("deployments"), verbs("get", "list", "watch"))]
+    /// #[rbac(group("apps"), resources("deployments"), verbs("get", "list", "watch"))]
     /// struct Reconciler;
     ///
     /// let manifests = Manifests::new("shop").rules::<Reconciler>();

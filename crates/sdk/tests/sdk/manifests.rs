@@ -33,17 +33,17 @@ struct OvenSpec {
 
 #[derive(Rbac)]
 #[rbac(
-    group = "shop.example.com",
+    group("shop.example.com"),
     resources("ovens"),
     verbs("get", "list", "watch")
 )]
-#[rbac(group = "shop.example.com", resources("ovens/status"), verbs("update"))]
+#[rbac(group("shop.example.com"), resources("ovens/status"), verbs("update"))]
 #[rbac(
-    group = "",
+    group(""),
     resources("configmaps"),
     verbs("get"),
     names("recipes"),
-    namespaced
+    scope("Namespaced")
 )]
 struct OvenReconciler;
 

@@ -30,13 +30,13 @@ pub fn controller(context: &Context) -> Controller {
 /// The attributes become the roles of `config/rbac`: see `mizzen generate`.
 #[derive(Rbac)]
 #[rbac(
-    group = "shop.example.com",
+    group("shop.example.com"),
     resources("menus"),
     verbs("get", "list", "watch")
 )]
-#[rbac(group = "shop.example.com", resources("menus/status"), verbs("update"))]
+#[rbac(group("shop.example.com"), resources("menus/status"), verbs("update"))]
 #[rbac(
-    group = "",
+    group(""),
     resources("configmaps"),
     verbs("get", "list", "watch", "create", "patch")
 )]

@@ -28,13 +28,13 @@ pub fn controller(context: &Context) -> Controller {
 /// The attributes become the roles of `config/rbac`: see `mizzen generate`.
 #[derive(Rbac)]
 #[rbac(
-    group = "shop.example.com",
+    group("shop.example.com"),
     resources("ovens"),
     verbs("get", "list", "watch")
 )]
-#[rbac(group = "shop.example.com", resources("ovens/status"), verbs("update"))]
+#[rbac(group("shop.example.com"), resources("ovens/status"), verbs("update"))]
 #[rbac(
-    group = "",
+    group(""),
     resources("configmaps"),
     verbs("get", "list", "watch", "create", "patch")
 )]

@@ -10,6 +10,11 @@ use crate::log::write_output;
 
 /// Add a kind, webhooks or a version to an operator that `mizzen init` made
 #[derive(Args)]
+#[command(
+    after_help = "Example:\n  mizzen create api --group shop --version v1alpha1 --kind Oven --namespaced --controller\n  \
+    mizzen create webhook --group shop --kind Oven --defaulting --validating\n  \
+    mizzen create version --group shop --kind Oven --version v1"
+)]
 pub(crate) struct Create {
     #[command(subcommand)]
     command: CreateCommand,
