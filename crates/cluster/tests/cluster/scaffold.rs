@@ -233,13 +233,15 @@ fn a_new_user_gets_to_a_tested_operator_that_runs() {
         ),
     );
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let target = Path::new(MIZZEN).ancestors().nth(2).unwrap();
+    // What this workspace has compiled is used, but its programs are not replaced: another one is called `manifests`, too.
+    let build = Path::new(MIZZEN).ancestors().nth(2).unwrap();
     let output = Command::new("sh")
         .arg(root().join("crates/cluster/tests/cluster/new_operator.sh"))
         .current_dir(bench.directory.path())
         .env("PATH", path)
         .env("CARGO_NET_OFFLINE", "true")
-        .env("CARGO_TARGET_DIR", target)
+        .env("CARGO_BUILD_BUILD_DIR", build)
+        .env("CARGO_TARGET_DIR", bench.directory.path().join("target"))
         .output()
         .unwrap();
     let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
