@@ -56,6 +56,8 @@ impl Cluster {
     ///
     /// let cluster = Cluster::start().await;
     /// let node: Node = cluster.get("node-0").await;
+    /// // Controllers are still at work on other namespaces when a cluster is ready.
+    /// cluster.settle().await;
     /// let ca: ConfigMap = cluster.get("kube-system/kube-root-ca.crt").await;
     /// assert!(node.spec.is_some() && ca.data.is_some());
     /// # }
