@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("file-watcher", &[]),
     ("store", &[]),
+    ("etcd", &["store", "transport"]),
     ("schemas", &["object"]),
     (
         "apiextensions",
