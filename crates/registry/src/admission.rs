@@ -1,13 +1,10 @@
 //! The two hooks of a write: how an update computes the new object, and validating admission.
 
-use std::pin::Pin;
-
 use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Status, Violations};
 use mizzen_value::Value;
 
-/// A boxed future, for traits that are used as objects.
-pub type BoxFuture<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
+use crate::BoxFuture;
 
 /// Validating admission: runs last, on the object as it would be stored.
 pub trait ValidatingAdmission: Send + Sync {

@@ -18,7 +18,7 @@ impl Registry {
             tokio::time::sleep(interval).await;
             // Nothing is compacted at first: the past may be an interval old.
             if let Some(revision) = previous.replace(self.store.revision()) {
-                self.store.compact_history(revision);
+                self.store.compact_history(revision).await;
             }
         }
     }

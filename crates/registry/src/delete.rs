@@ -4,6 +4,7 @@ use mizzen_object::{GroupResource, GroupVersionKind, Status};
 use mizzen_store::{Expect, Write, WriteError};
 use mizzen_value::{Str, Value, time};
 
+use crate::attempt::Attempt;
 use crate::encode::same;
 use crate::status::write_status;
 use crate::{Key, ListOptions, Match, Object, Registry, Resource, ValidatingAdmission, encode};
@@ -62,6 +63,15 @@ enum DeletionStep {
     Remove,
 }
 
+/// The result of one attempt.
+enum DeleteAttempt {
+    Done(Deleted),
+    /// There is nothing to change.
+    Unchanged(Deleted),
+    /// Another write was committed first.
+    Raced,
+}
+
 impl Registry {
     /// Deletes the object at `key`.
     pub async fn delete(
@@ -71,68 +81,86 @@ impl Registry {
         options: &DeleteOptions,
         gate: &dyn ValidatingAdmission,
     ) -> Result<Deleted, Status> {
+        let mut attempt = Attempt::first(self, resource, key);
         loop {
-            let current = resource
-                .find(key)
-                .await?
-                .ok_or_else(|| resource.missing(key))?;
-            let record = current.record().expect("what was found is stored").clone();
-            let old = resource.validation_value(&current)?;
-            options.check_preconditions(resource, &old)?;
-            gate.check(None, Some(&old)).await?;
+            let current = attempt.current().await?;
+            let current = current.ok_or_else(|| resource.missing(key))?;
+            let delete = (options, gate);
+            match self.try_delete(resource, key, delete, &current).await {
+                Ok(DeleteAttempt::Done(deleted)) => return Ok(deleted),
+                Ok(DeleteAttempt::Raced) => attempt.require_latest(),
+                _ if attempt.was_outdated(&current).await? => {}
+                Ok(DeleteAttempt::Unchanged(deleted)) => return Ok(deleted),
+                Err(status) => return Err(status),
+            }
+        }
+    }
 
-            let had_finalizers = !old["metadata"]["finalizers"].is_empty();
-            let uid = Str::from(old["metadata"]["uid"].str());
-            let mut object = old;
-            let step = self.plan(resource, &mut object, options);
-            if let DeletionStep::Wait = step {
-                return Ok(Deleted {
-                    object: current,
-                    gone: false,
-                    uid,
-                });
+    async fn try_delete(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        (options, gate): (&DeleteOptions, &dyn ValidatingAdmission),
+        current: &Object,
+    ) -> Result<DeleteAttempt, Status> {
+        let record = current.record().expect("what was found is stored").clone();
+        let old = resource.validation_value(current)?;
+        options.check_preconditions(resource, &old)?;
+        gate.check(None, Some(&old)).await?;
+
+        let had_finalizers = !old["metadata"]["finalizers"].is_empty();
+        let uid = Str::from(old["metadata"]["uid"].str());
+        let mut object = old;
+        let step = self.plan(resource, &mut object, options);
+        if let DeletionStep::Wait = step {
+            return Ok(DeleteAttempt::Unchanged(Deleted {
+                object: current.clone(),
+                gone: false,
+                uid,
+            }));
+        }
+        if options.dry_run {
+            return Ok(DeleteAttempt::Unchanged(pretend(resource, object, step)));
+        }
+        let draft = match step {
+            // The object is removed as it was stored last, so it is not encoded again.
+            DeletionStep::Remove if !had_finalizers && !resource.is_custom() => {
+                encode::redraft(resource.stored(), &object, &record)
             }
-            if options.dry_run {
-                return Ok(pretend(resource, object, step));
+            _ => {
+                resource.to_stored(&mut object).await?;
+                encode::draft(resource.stored(), &mut object, self.now())
             }
-            let draft = match step {
-                // The object is removed as it was stored last, so it is not encoded again.
-                DeletionStep::Remove if !had_finalizers && !resource.is_custom() => {
-                    encode::redraft(resource.stored(), &object, &record)
-                }
-                _ => {
-                    resource.to_stored(&mut object).await?;
-                    encode::draft(resource.stored(), &mut object, self.now())
-                }
-            };
-            let gone = !matches!(step, DeletionStep::Mark);
-            if !gone && same(&draft, &record) {
-                return Ok(Deleted {
-                    object: current,
-                    gone,
-                    uid,
-                });
+        };
+        let gone = !matches!(step, DeletionStep::Mark);
+        if !gone && same(&draft, &record) {
+            return Ok(DeleteAttempt::Unchanged(Deleted {
+                object: current.clone(),
+                gone,
+                uid,
+            }));
+        }
+        let (space, expect) = (resource.space(), Expect::At(record.revision));
+        let write = match step {
+            DeletionStep::Remove => Write::delete(space, key.stored(), expect, draft),
+            _ => Write::put(space, key.stored(), expect, draft).with_reserve(),
+        };
+        let mut outcome = self.store.commit_one(write).await;
+        // Kubernetes: watchers see the deletionTimestamp before the DELETED event.
+        if let (DeletionStep::MarkAndRemove, Ok(marked)) = (&step, &outcome) {
+            let draft = encode::draft(resource.stored(), &mut object, self.now());
+            let write = Write::delete(space, key.stored(), Expect::At(marked.revision), draft);
+            outcome = self.store.commit_one(write).await;
+        }
+        match outcome {
+            Ok(record) => {
+                let object = resource.render_one(record).await?;
+                Ok(DeleteAttempt::Done(Deleted { object, gone, uid }))
             }
-            let (space, expect) = (resource.space(), Expect::At(record.revision));
-            let write = match step {
-                DeletionStep::Remove => Write::delete(space, key.stored(), expect, draft),
-                _ => Write::put(space, key.stored(), expect, draft).with_reserve(),
-            };
-            let mut outcome = self.store.commit_one(write).await;
-            // Kubernetes: watchers see the deletionTimestamp before the DELETED event.
-            if let (DeletionStep::MarkAndRemove, Ok(marked)) = (&step, &outcome) {
-                let draft = encode::draft(resource.stored(), &mut object, self.now());
-                let write = Write::delete(space, key.stored(), Expect::At(marked.revision), draft);
-                outcome = self.store.commit_one(write).await;
+            Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => {
+                Ok(DeleteAttempt::Raced)
             }
-            match outcome {
-                Ok(record) => {
-                    let object = resource.render_one(record).await?;
-                    return Ok(Deleted { object, gone, uid });
-                }
-                Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => continue,
-                Err(error) => return Err(write_status(resource.kind(), &key.name, error)),
-            }
+            Err(error) => Err(write_status(resource.kind(), &key.name, error)),
         }
     }
 

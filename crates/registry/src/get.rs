@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use mizzen_object::Status;
-use mizzen_store::{Expect, Record, Write};
+use mizzen_store::{Expect, Record, Snapshot, Write};
 use mizzen_value::Str;
 
-use crate::fresh::too_large;
+use crate::fresh::{Freshness, too_large};
 use crate::header::{field_term, selected};
+use crate::status::read_status;
 use crate::{Key, Object, Registry, Resource, parse_version};
 
 impl Registry {
@@ -18,16 +19,22 @@ impl Registry {
         key: &Key,
         version: &str,
     ) -> Result<Object, Status> {
-        self.wait_until_fresh(resource, parse_version(version).unwrap_or_default())
-            .await?;
+        let freshness = Freshness::of(version);
+        if freshness == Freshness::Latest {
+            let found = self.store.get(resource.space(), &key.stored()).await;
+            let found = found.map_err(read_status)?;
+            let record = found.ok_or_else(|| resource.missing(key))?;
+            return resource.render_one(record).await;
+        }
+        let snapshot = self.snapshot(resource, freshness).await?;
         resource
-            .render_one(self.find(resource, key, version)?)
+            .render_one(find(resource, key, version, &snapshot)?)
             .await
     }
 
     /// The same for a built-in kind, whose conversion is synchronous.
     pub fn get(&self, resource: &Resource, key: &Key, version: &str) -> Result<Object, Status> {
-        let record = self.find(resource, key, version)?;
+        let record = find(resource, key, version, &resource.space().snapshot())?;
         resource
             .render_without_converter(&record)?
             .ok_or_else(converter_required)
@@ -35,19 +42,8 @@ impl Registry {
 
     /// A selectable field of an object, without decoding it.
     pub fn get_field(&self, resource: &Resource, key: &Key, field: &str) -> Result<Str, Status> {
-        let record = self.find(resource, key, "")?;
+        let record = find(resource, key, "", &resource.space().snapshot())?;
         selected(resource, &record, field)
-    }
-
-    fn find(&self, resource: &Resource, key: &Key, version: &str) -> Result<Arc<Record>, Status> {
-        let wanted = parse_version(version).map_err(|error| match resource.is_cached() {
-            true => Status::unknown(error.named()),
-            false => Status::bad_request(format!("invalid resource version: {}", error.named())),
-        })?;
-        if wanted > self.store.revision().0 {
-            return Err(too_large(wanted, self.store.revision()));
-        }
-        resource.record(key).ok_or_else(|| resource.missing(key))
     }
 
     /// The object, after all writes in flight are decided.
@@ -55,7 +51,12 @@ impl Registry {
         // The store decides writes in order of arrival, so a check without a change is decided after all earlier writes.
         let check = Write::check(resource.space(), key.stored(), Expect::Any);
         self.store.commit(vec![check]).await.ok()?;
-        resource.find(key).await.ok()?
+        let record = self
+            .store
+            .get(resource.space(), &key.stored())
+            .await
+            .ok()??;
+        resource.render_one(record).await.ok()
     }
 
     /// Whether any object has this value in an indexed field.
@@ -66,6 +67,23 @@ impl Registry {
             .next()
             .is_some()
     }
+}
+
+fn find(
+    resource: &Resource,
+    key: &Key,
+    version: &str,
+    snapshot: &Snapshot,
+) -> Result<Arc<Record>, Status> {
+    let wanted = parse_version(version).map_err(|error| match resource.is_cached() {
+        true => Status::unknown(error.named()),
+        false => Status::bad_request(format!("invalid resource version: {}", error.named())),
+    })?;
+    if wanted > snapshot.at().0 {
+        return Err(too_large(wanted, snapshot.at()));
+    }
+    let found = snapshot.get(&key.stored()).cloned();
+    found.ok_or_else(|| resource.missing(key))
 }
 
 /// 500: the caller uses the synchronous path for a kind that a converter must convert.

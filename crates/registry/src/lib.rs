@@ -60,6 +60,7 @@
 //! Invariant: no kind is named here. Differences between kinds are data or hooks.
 
 mod admission;
+mod attempt;
 pub mod clock;
 mod compact;
 mod convert;
@@ -86,7 +87,7 @@ mod version;
 mod warnings;
 mod watch;
 
-pub use admission::{BoxFuture, NoAdmission, UpdateFn, ValidatingAdmission};
+pub use admission::{NoAdmission, UpdateFn, ValidatingAdmission};
 pub use convert::Convert;
 pub use create::Create;
 pub use delete::{DeleteOptions, Deleted, Propagation};
@@ -103,8 +104,8 @@ pub use watch::{ResourceWatch, WatchEvent, WatchEventType as WatchChange, WatchO
 use std::sync::Arc;
 
 pub use mizzen_store::{
-    AppendError, Health, Journal, JournalEntry, Keyspace, OpenError, Options as StoreOptions,
-    Record, Revision, Saved, Store, WindowLimits,
+    AppendError, BoxFuture, Health, Journal, JournalEntry, Keyspace, OpenError,
+    Options as StoreOptions, Record, Revision, Saved, Store, WindowLimits,
 };
 use mizzen_value::clock::{Clock, Random};
 use mizzen_value::time::{self, Moment};

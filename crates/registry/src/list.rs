@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::{Kind, Status};
-use mizzen_store::{Record, Revision, Snapshot};
+use mizzen_store::{ReadError, Record, Revision, Snapshot};
 use mizzen_value::Str;
 
-use crate::fresh::too_large;
+use crate::fresh::{Freshness, too_large};
 use crate::get::converter_required;
 use crate::header::{matches, matches_object, required_term};
+use crate::status::read_status;
 use crate::token::ContinueToken;
 use crate::{Key, Match, Object, Registry, Resource, parse_version};
 
@@ -67,15 +68,31 @@ impl ListOptions {
         !self.version.is_empty() && self.version != "0"
     }
 
-    /// The minimum revision of the store; 0 for any. Invalid options are rejected later.
-    fn revision(&self) -> u64 {
-        match self.token.as_str() {
-            "" => parse_version(&self.version).unwrap_or_default(),
-            _ if !matches!(self.version.as_str(), "" | "0") => 0,
-            token => ContinueToken::decode(token)
-                .ok()
-                .and_then(|token| token.version.try_into().ok())
-                .unwrap_or_default(),
+    /// How recent the list must be. Invalid options are rejected later.
+    fn freshness(&self) -> Freshness {
+        if self.token.is_empty() {
+            return Freshness::of(&self.version);
+        }
+        match ContinueToken::decode(&self.token).map(|token| u64::try_from(token.version)) {
+            Ok(Ok(revision)) => Freshness::AtLeast(revision),
+            // It continues in the present.
+            Ok(Err(_)) => Freshness::Latest,
+            Err(_) => Freshness::Any,
+        }
+    }
+
+    /// The revision at which the list is read, if it is a certain one.
+    fn exact_revision(&self) -> Option<u64> {
+        if !self.token.is_empty() {
+            let token = ContinueToken::decode(&self.token).ok()?;
+            return token.version.try_into().ok();
+        }
+        let wanted = parse_version(&self.version).ok()?;
+        match self.matching {
+            Match::Exact => Some(wanted),
+            // Kubernetes: with a limit, a version without a match is exact.
+            Match::Unset if self.limit > 0 && wanted > 0 => Some(wanted),
+            Match::Unset | Match::NotOlderThan => None,
         }
     }
 }
@@ -103,10 +120,21 @@ impl Registry {
         options: &ListOptions,
     ) -> Result<ObjectList, Status> {
         // Kubernetes: options that a continue token excludes are rejected first.
-        if options.token.is_empty() || !options.has_version() {
-            self.wait_until_fresh(resource, options.revision()).await?;
-        }
-        let start = self.start(resource, options)?;
+        let freshness = match options.token.is_empty() || !options.has_version() {
+            true => options.freshness(),
+            false => Freshness::Any,
+        };
+        let snapshot = self.snapshot(resource, freshness).await?;
+        let exact = match options.exact_revision().map(Revision) {
+            Some(revision) if revision <= snapshot.at() => {
+                match self.store.snapshot_at(resource.space(), revision).await {
+                    Err(ReadError::Expired(_)) => None,
+                    exact => Some(exact.map_err(read_status)?),
+                }
+            }
+            _ => None,
+        };
+        let start = start(options, resource, snapshot, exact)?;
         let (limit, after) = start.bounds(options);
         let found = select_any(
             resource,
@@ -121,7 +149,10 @@ impl Registry {
 
     /// The same for a built-in kind, whose conversion is synchronous.
     pub fn list(&self, resource: &Resource, options: &ListOptions) -> Result<ObjectList, Status> {
-        let start = self.start(resource, options)?;
+        let space = resource.space();
+        let exact = options.exact_revision().map(Revision);
+        let exact = exact.and_then(|revision| space.snapshot_at(revision).ok());
+        let start = start(options, resource, space.snapshot(), exact)?;
         let (limit, after) = start.bounds(options);
         let found = select(
             resource,
@@ -155,69 +186,64 @@ impl Registry {
         }
         list
     }
+}
 
-    fn start(&self, resource: &Resource, options: &ListOptions) -> Result<Start, Status> {
-        if !options.token.is_empty() {
-            return self.resume(resource, options);
-        }
-        let wanted = parse_version(&options.version).map_err(|error| {
-            Status::bad_request(format!("invalid resource version: {}", error.named()))
+/// The start of a list: in `latest`, or, if it is read at a certain revision, in `exact`, unless that was compacted.
+fn start(
+    options: &ListOptions,
+    resource: &Resource,
+    latest: Snapshot,
+    exact: Option<Snapshot>,
+) -> Result<Start, Status> {
+    if !options.token.is_empty() {
+        return resume(options, latest, exact);
+    }
+    let wanted = parse_version(&options.version).map_err(|error| {
+        Status::bad_request(format!("invalid resource version: {}", error.named()))
+    })?;
+    if wanted > latest.at().0 {
+        return Err(too_large(wanted, latest.at()));
+    }
+    if options.exact_revision().is_some() {
+        let snapshot = exact.ok_or_else(|| {
+            Status::expired("The resourceVersion for the provided list is too old.")
         })?;
-        let latest = self.store.revision();
-        if wanted > latest.0 {
-            return Err(too_large(wanted, latest));
-        }
-        let exact = match options.matching {
-            Match::Exact => true,
-            // Kubernetes: with a limit, a version without a match is exact.
-            Match::Unset => options.limit > 0 && wanted > 0,
-            Match::NotOlderThan => false,
-        };
-        if exact {
-            let snapshot = snapshot_at(resource, Revision(wanted)).ok_or_else(|| {
-                Status::expired("The resourceVersion for the provided list is too old.")
-            })?;
-            return Ok(Start::new(snapshot, Revision(wanted)));
-        }
-        let snapshot = resource.space().snapshot();
-        let version = latest.max(snapshot.revision());
-        let unlimited = options.version == "0" && resource.is_cached();
-        Ok(Start {
-            unlimited,
-            ..Start::new(snapshot, version)
-        })
+        return Ok(Start::new(snapshot, Revision(wanted)));
     }
+    let unlimited = options.version == "0" && resource.is_cached();
+    let version = latest.at();
+    Ok(Start {
+        unlimited,
+        ..Start::new(latest, version)
+    })
+}
 
-    fn resume(&self, resource: &Resource, options: &ListOptions) -> Result<Start, Status> {
-        let token = ContinueToken::decode(&options.token)
-            .map_err(|problem| Status::bad_request(format!("invalid continue token: {problem}")))?;
-        if options.has_version() {
-            return Err(Status::bad_request(
-                "specifying resource version is not allowed when using continue",
-            ));
-        }
-        let start = match u64::try_from(token.version) {
-            Ok(version) => {
-                let version = Revision(version);
-                if version > self.store.revision() {
-                    return Err(too_large(version.0, self.store.revision()));
-                }
-                let snapshot =
-                    snapshot_at(resource, version).ok_or_else(|| expired_token(&token))?;
-                Start::new(snapshot, version)
-            }
-            Err(_) => {
-                let snapshot = resource.space().snapshot();
-                let version = self.store.revision().max(snapshot.revision());
-                Start::new(snapshot, version)
-            }
-        };
-        Ok(Start {
-            after: Some(token.after()),
-            left: token.left,
-            ..start
-        })
+/// The start of the next page.
+fn resume(
+    options: &ListOptions,
+    latest: Snapshot,
+    exact: Option<Snapshot>,
+) -> Result<Start, Status> {
+    let token = ContinueToken::decode(&options.token)
+        .map_err(|problem| Status::bad_request(format!("invalid continue token: {problem}")))?;
+    if options.has_version() {
+        return Err(Status::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
     }
+    let (snapshot, version) = match u64::try_from(token.version).map(Revision) {
+        Ok(version) if version > latest.at() => return Err(too_large(version.0, latest.at())),
+        Ok(version) => (exact.ok_or_else(|| expired_token(&token))?, version),
+        Err(_) => {
+            let version = latest.at();
+            (latest, version)
+        }
+    };
+    Ok(Start {
+        after: Some(token.after()),
+        left: token.left,
+        ..Start::new(snapshot, version)
+    })
 }
 
 impl ObjectList {
@@ -297,10 +323,6 @@ impl Start {
 
 /// Objects, and whether more follow.
 pub(crate) type Found = (Vec<Object>, bool);
-
-fn snapshot_at(resource: &Resource, version: Revision) -> Option<Snapshot> {
-    resource.space().snapshot_at(version).ok()
-}
 
 /// The objects after `after`, at most `limit`.
 pub(crate) async fn select_any(

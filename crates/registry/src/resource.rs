@@ -367,13 +367,6 @@ impl Resource {
             false => Ok(()),
         }
     }
-
-    pub(crate) async fn find(&self, key: &Key) -> Result<Option<Object>, Status> {
-        match self.record(key) {
-            Some(record) => Ok(Some(self.render_one(record).await?)),
-            None => Ok(None),
-        }
-    }
 }
 
 /// Sets kind and apiVersion.

@@ -1,7 +1,7 @@
 //! The only place where a store error becomes a Status.
 
 use mizzen_object::{Kind, Status};
-use mizzen_store::WriteError;
+use mizzen_store::{ReadError, WriteError};
 
 /// Kubernetes: the message of an update conflict.
 pub(crate) const MODIFIED: &str =
@@ -17,7 +17,32 @@ pub(crate) fn write_status(kind: &Kind, name: &str, error: WriteError) -> Status
         WriteError::Missing { .. } => Status::not_found(&kind.resource(), name),
         WriteError::Conflict { .. } => Status::conflict(&kind.resource(), name, MODIFIED),
         WriteError::NotWritten(_) => unavailable(&error),
+        WriteError::Remote { message, .. } => remote(message),
         other => Status::internal(chain(&other)),
+    }
+}
+
+/// The Status for a read that the engine did not answer.
+pub(crate) fn read_status(error: ReadError) -> Status {
+    match error {
+        ReadError::Unavailable(message) => remote(message),
+        // Kubernetes: etcd's error is answered as it is (storage/etcd3/errors.go, interpretListError).
+        ReadError::Expired(_) => {
+            Status::expired("The resourceVersion for the provided list is too old.")
+        }
+    }
+}
+
+/// Kubernetes: an error of etcd has no reason; one that it did not answer in time is a timeout
+/// (apiserver/pkg/endpoints/handlers/responsewriters/status.go).
+fn remote(message: String) -> Status {
+    match message.contains("context deadline exceeded") {
+        true => Status::failure(
+            504,
+            "Timeout",
+            format!("Timeout: request did not complete within requested timeout - {message}"),
+        ),
+        false => Status::unknown(message),
     }
 }
 

@@ -6,6 +6,7 @@ use mizzen_object::{Action, HookContext, NameRule, Path, Status, User, Violation
 use mizzen_store::{Expect, Write, WriteError};
 use mizzen_value::Value;
 
+use crate::attempt::Attempt;
 use crate::create::{check_kind, check_own_meta};
 use crate::encode::{ManagedFieldsLimit, StorageLocation, same};
 use crate::prepare::{count_generation, reset_for_update};
@@ -75,6 +76,8 @@ pub struct Updated {
 /// The result of one attempt.
 enum UpdateAttempt {
     Done(Object),
+    /// There is nothing to change.
+    Unchanged(Object),
     /// Another write was committed first.
     Raced,
 }
@@ -82,16 +85,27 @@ enum UpdateAttempt {
 impl Registry {
     /// Updates an object.
     pub async fn update(&self, mut update: Update<'_>) -> Result<Updated, Status> {
+        let (resource, key) = (update.resource, update.key);
+        let mut attempt = Attempt::first(self, resource, key);
         loop {
-            let Some(current) = update.resource.find(update.key).await? else {
+            let Some(current) = attempt.current().await? else {
                 return self.create_instead(update).await;
             };
-            if let UpdateAttempt::Done(object) = self.try_update(&mut update, &current).await? {
-                return Ok(Updated {
-                    object,
-                    created: false,
-                });
-            }
+            let outcome = self.try_update(&mut update, &current).await;
+            let object = match outcome {
+                Ok(UpdateAttempt::Done(object)) => object,
+                Ok(UpdateAttempt::Raced) => {
+                    attempt.require_latest();
+                    continue;
+                }
+                _ if attempt.was_outdated(&current).await? => continue,
+                Ok(UpdateAttempt::Unchanged(object)) => object,
+                Err(status) => return Err(status),
+            };
+            return Ok(Updated {
+                object,
+                created: false,
+            });
         }
     }
 
@@ -207,10 +221,10 @@ impl Registry {
         let draft = encode::bounded(resource.stored(), &mut new, self.now(), owners, &stored_at)?;
         // A record that is encrypted under an old key is rewritten even if the object is unchanged.
         if !gone && same(&draft, &record) && !self.store.is_stale(resource.space(), &record) {
-            return Ok(UpdateAttempt::Done(current.clone()));
+            return Ok(UpdateAttempt::Unchanged(current.clone()));
         }
         if let Some(seen) = seen.clone().filter(|_| dry_run) {
-            return Ok(UpdateAttempt::Done(seen));
+            return Ok(UpdateAttempt::Unchanged(seen));
         }
         let expect = Expect::At(record.revision);
         let write = match gone {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mizzen_object::Status;
 use mizzen_store::{EventKind, Record, Revision};
 
+use crate::fresh::Freshness;
 use crate::get::converter_required;
 use crate::header::{matches, matches_object};
 use crate::list::select_any;
@@ -77,13 +78,13 @@ impl Registry {
             initial,
         } = options;
         let wanted = parse_version(&version).map_err(|error| Status::unknown(error.named()))?;
-        if initial == Some(true) {
-            self.wait_until_fresh(resource, wanted).await?;
-        }
+        let freshness = match initial {
+            Some(true) => Freshness::of(&version),
+            _ => Freshness::Any,
+        };
+        let snapshot = self.snapshot(resource, freshness).await?;
         let tell_all = initial.unwrap_or(wanted == 0);
-        let latest = self.store.revision();
-        let snapshot = resource.space().snapshot();
-        let now = latest.max(snapshot.revision());
+        let now = snapshot.at();
         let mut queue = VecDeque::new();
         if tell_all {
             let (objects, _) =

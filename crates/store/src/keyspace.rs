@@ -20,6 +20,9 @@ pub struct Keyspace(Arc<KeyspaceInner>);
 
 struct KeyspaceInner {
     name: Arc<str>,
+    /// The ledger of the store.
+    store: Arc<RevisionLedger>,
+    /// The revision that readers of this space see: the ledger of the store, or its own.
     ledger: Arc<RevisionLedger>,
     live: RwLock<PublishedState>,
     retained: Mutex<Retained>,
@@ -60,6 +63,7 @@ impl Keyspace {
     /// A space that holds `state` and remembers nothing before the store was opened.
     pub(crate) fn new(
         name: Arc<str>,
+        store: &Arc<RevisionLedger>,
         ledger: Arc<RevisionLedger>,
         state: KeyspaceState,
         bounds: WindowLimits,
@@ -67,6 +71,7 @@ impl Keyspace {
         let window = Window::new(ledger.opened, bounds);
         Keyspace::with(
             name,
+            store.clone(),
             ledger,
             PublishedState {
                 state: Arc::new(state),
@@ -75,10 +80,16 @@ impl Keyspace {
         )
     }
 
-    fn with(name: Arc<str>, ledger: Arc<RevisionLedger>, live: PublishedState) -> Keyspace {
+    fn with(
+        name: Arc<str>,
+        store: Arc<RevisionLedger>,
+        ledger: Arc<RevisionLedger>,
+        live: PublishedState,
+    ) -> Keyspace {
         let (retained, bell) = (Mutex::default(), watch::Sender::new(()));
         Keyspace(Arc::new(KeyspaceInner {
             name,
+            store,
             ledger,
             live: RwLock::new(live),
             retained,
@@ -94,12 +105,22 @@ impl Keyspace {
             state: live.state.clone(),
             window: live.window.clone(),
         };
-        Keyspace::with(self.0.name.clone(), ledger.clone(), live)
+        Keyspace::with(self.0.name.clone(), ledger.clone(), ledger.clone(), live)
     }
 
     /// The space's name.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// The latest revision that readers of this space can see; zero before it is filled for the first time.
+    pub fn revision(&self) -> Revision {
+        self.0.ledger.revision()
+    }
+
+    /// Waits until readers of this space can see `revision`, however long that takes.
+    pub async fn reached(&self, revision: Revision) {
+        self.0.ledger.reached(revision).await;
     }
 
     /// The space as it is now.
@@ -203,8 +224,12 @@ impl Keyspace {
         self.0.live.read().state.clone()
     }
 
-    pub(crate) fn belongs_to(&self, ledger: &Arc<RevisionLedger>) -> bool {
-        Arc::ptr_eq(&self.0.ledger, ledger)
+    pub(crate) fn belongs_to(&self, store: &Arc<RevisionLedger>) -> bool {
+        Arc::ptr_eq(&self.0.store, store)
+    }
+
+    pub(crate) fn ledger(&self) -> &RevisionLedger {
+        &self.0.ledger
     }
 
     pub(crate) fn is(&self, other: &Keyspace) -> bool {
@@ -222,6 +247,17 @@ impl Keyspace {
         mem::replace(&mut live.state, state)
     }
 
+    /// Makes `state` current, and forgets the past: what led to it is not known. The caller holds the gate.
+    pub(crate) fn restart(
+        &self,
+        state: Arc<KeyspaceState>,
+        revision: Revision,
+    ) -> Arc<KeyspaceState> {
+        let mut live = self.0.live.write();
+        live.window.restart(revision);
+        mem::replace(&mut live.state, state)
+    }
+
     /// Forgets events up to `old`, but for as many as are always kept.
     pub(crate) fn forget(&self, old: Revision) {
         self.0.live.write().window.forget(old);
@@ -229,6 +265,7 @@ impl Keyspace {
 
     /// Drops snapshots from before `revision`.
     pub(crate) fn compact(&self, revision: Revision) {
+        self.0.ledger.compact(revision);
         self.0.retained.lock().compact(revision);
     }
 

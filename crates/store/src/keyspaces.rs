@@ -12,7 +12,10 @@ use crate::{Keyspace, LiveRecords, Revision, WindowLimits};
 
 /// All spaces of a store.
 pub(crate) struct Keyspaces {
+    /// The revision of the store: that of all spaces, or of the most recent one.
     ledger: Arc<RevisionLedger>,
+    /// Whether each space has a revision of its own, because they are filled one by one.
+    are_independent: bool,
     bounds: WindowLimits,
     ages: Mutex<RevisionTimes>,
     by_name: RwLock<BTreeMap<Arc<str>, Keyspace>>,
@@ -23,10 +26,19 @@ impl Keyspaces {
     pub(crate) fn new(revision: Revision, opened: Revision, bounds: WindowLimits) -> Keyspaces {
         Keyspaces {
             ledger: Arc::new(RevisionLedger::new(revision, opened)),
+            are_independent: false,
             bounds,
             ages: Mutex::default(),
             by_name: RwLock::default(),
             monitor: HealthMonitor::default(),
+        }
+    }
+
+    /// The spaces of an engine that fills each of them on its own. A space is at revision zero until it is filled.
+    pub(crate) fn independent(bounds: WindowLimits) -> Keyspaces {
+        Keyspaces {
+            are_independent: true,
+            ..Keyspaces::new(Revision::ZERO, Revision::ZERO, bounds)
         }
     }
 
@@ -51,16 +63,28 @@ impl Keyspaces {
         }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Keyspace {
+    /// The space of this name, and whether it is new.
+    pub(crate) fn get(&self, name: &str) -> (Keyspace, bool) {
         let known = self.by_name.read().get(name).cloned();
-        known.unwrap_or_else(|| self.add(name.into(), KeyspaceState::empty(self.ledger.opened)))
+        match known {
+            Some(space) => (space, false),
+            None => self.add(name.into(), KeyspaceState::empty(self.ledger.opened)),
+        }
     }
 
-    /// Adds a space, unless it was added concurrently.
-    pub(crate) fn add(&self, name: Arc<str>, state: KeyspaceState) -> Keyspace {
+    /// Adds a space, unless it was added concurrently. Returns whether it was not.
+    pub(crate) fn add(&self, name: Arc<str>, state: KeyspaceState) -> (Keyspace, bool) {
         let mut by_name = self.by_name.write();
-        let space = || Keyspace::new(name.clone(), self.ledger.clone(), state, self.bounds);
-        by_name.entry(name.clone()).or_insert_with(space).clone()
+        if let Some(space) = by_name.get(&name) {
+            return (space.clone(), false);
+        }
+        let ledger = match self.are_independent {
+            true => Arc::new(RevisionLedger::new(Revision::ZERO, Revision::ZERO)),
+            false => self.ledger.clone(),
+        };
+        let space = Keyspace::new(name.clone(), &self.ledger, ledger, state, self.bounds);
+        by_name.insert(name, space.clone());
+        (space, true)
     }
 
     /// Drops events that are too old at the Unix second `now` from every window.

@@ -59,6 +59,13 @@ impl RevisionLedger {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
+    /// Moves on to `revision`, if it is later. For a ledger that no state belongs to.
+    pub(crate) fn advance_to(&self, revision: Revision) {
+        if self.revision.fetch_max(revision.0, Ordering::AcqRel) < revision.0 {
+            self.bell.send_replace(());
+        }
+    }
+
     /// Blocks publishing.
     pub(crate) fn still(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read()

@@ -19,26 +19,32 @@
 //! # }
 //! ```
 //!
-//! In the order of a write: `write` (transactions), `sequencer` (checks and orders them), `journal` and `disk` (make them
-//! durable, encrypted by `encryption`; `load` reads them at start), `state` and `window` (what is published), `snapshot` and
-//! `watch` (how it is read).
+//! In the order of a write: `write` (transactions), `engine` (what decides and keeps them; `memory`, `disk_engine`, and the
+//! crate `mizzen-etcd`), `sequencer` (checks and orders them), `journal` and `disk` (make them durable, encrypted by
+//! `encryption`; `load` reads them at start), `feed` (publishes what another process decided, read with a `codec`), `state`
+//! and `window` (what is published), `snapshot` and `watch` (how it is read).
 //!
 //! Invariant: nothing here parses a value, knows a kind or reads a clock.
 //! Invariant: what a reader sees was durable first.
 
+mod codec;
 mod encryption;
 mod record;
 mod revision;
 mod write;
 
 mod disk;
+mod disk_engine;
+mod engine;
+mod feed;
 mod health;
 mod journal;
 mod load;
+mod memory;
 mod open;
 mod sequencer;
+mod staged;
 mod store;
-mod worker;
 
 mod keyspace;
 mod keyspaces;
@@ -51,8 +57,11 @@ mod window;
 mod snapshot;
 mod watch;
 
+pub use codec::{Codec, EncodedRecord};
 pub use disk::backup;
 pub use encryption::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
+pub use engine::{BoxFuture, CommitResult, Engine, ReadError};
+pub use feed::{Feed, FeedChange};
 pub use health::{Health, WriteFailures};
 pub use journal::{AppendError, Journal, JournalEntry, LiveRecords, Saved};
 pub use keyspace::{Keyspace, KeyspaceStats};

@@ -41,6 +41,18 @@ pub(crate) const DISK_OVERHEAD: usize = 128;
 pub(crate) type Attachment = Box<dyn Any + Send + Sync>;
 
 impl Record {
+    /// The record of a draft that another process committed at `revision`, and which lies in the engine as `mark` says.
+    pub fn committed(
+        key: impl Into<Arc<str>>,
+        revision: Revision,
+        mut draft: Draft,
+        mark: KeyMark,
+    ) -> Record {
+        draft.sort_terms();
+        let terms = draft.terms.as_slice().into();
+        Record::stamped(key.into(), revision, terms, draft).marked(mark)
+    }
+
     /// Gives `draft` its revision: the digits are inserted at the draft's stamp.
     pub(crate) fn stamped(
         key: Arc<str>,
@@ -85,7 +97,7 @@ impl Record {
     }
 
     /// How it lies on disk, as far as this version's writer knows.
-    pub(crate) fn mark(&self) -> KeyMark {
+    pub fn mark(&self) -> KeyMark {
         self.mark
     }
 

@@ -8,27 +8,22 @@
 //! written and could not be synced is not published; it may be there after the store is opened again, so its writer is
 //! answered that the outcome is unknown, and nothing is written after it.
 
-use std::mem;
 use std::sync::Arc;
 
+use crate::engine::CommitResult;
+use crate::feed::WINDOW_STEP;
 use crate::health::Health;
 use crate::keyspaces::Keyspaces;
 use crate::ledger::RevisionLedger;
 use crate::record::DISK_OVERHEAD;
-use crate::state::KeyspaceState;
+use crate::staged::StagedKeyspace;
 use crate::{
-    AppendError, EncryptedContent, Event, EventKind, Expect, Journal, JournalEntry, KeyMark,
-    Keyspace, Record, Revision, Write, WriteError, WriteOperation,
+    AppendError, EncryptedContent, EventKind, Expect, Journal, JournalEntry, KeyMark, Keyspace,
+    Record, Revision, Write, WriteError, WriteOperation,
 };
-
-/// The records of one transaction's changes, in its order.
-pub(crate) type Outcome = Result<Vec<Arc<Record>>, WriteError>;
 
 /// How many records one expiry round removes, so that it does not hold up writers for long.
 const EXPIRY_ROUND: usize = 512;
-
-/// By how many bytes windows may grow before all of them are looked at together.
-const WINDOW_STEP: u64 = 1 << 20;
 
 /// The one writer of a store.
 pub(crate) struct Sequencer {
@@ -49,7 +44,7 @@ pub(crate) enum SequencerRequest {
     Expire(u64),
 }
 
-/// A write, and its content in the form in which it goes to disk if that is another one.
+/// A write, and its content as it goes to disk if that differs.
 pub(crate) struct PreparedWrite {
     pub(crate) write: Write,
     pub(crate) encrypted: Option<EncryptedContent>,
@@ -103,7 +98,7 @@ impl Sequencer {
     pub(crate) fn run<R>(
         &mut self,
         requests: impl IntoIterator<Item = (SequencerRequest, R)>,
-        mut complete: impl FnMut(R, Outcome),
+        mut complete: impl FnMut(R, CommitResult),
     ) {
         let requests: Vec<_> = requests.into_iter().collect();
         self.allocate(
@@ -156,7 +151,7 @@ impl Sequencer {
         }
     }
 
-    fn stage(&self, batch: &mut CommitBatch, request: SequencerRequest) -> Outcome {
+    fn stage(&self, batch: &mut CommitBatch, request: SequencerRequest) -> CommitResult {
         match (&self.health, request) {
             (Health::Failed(cause), _) => Err(WriteError::Poisoned(cause.clone())),
             (Health::Full(cause), request) if request.needs_space() => {
@@ -168,7 +163,7 @@ impl Sequencer {
     }
 
     /// Every expired record is a transaction of its own, as if its writer had deleted it.
-    fn stage_expired(&self, batch: &mut CommitBatch, now: u64) -> Outcome {
+    fn stage_expired(&self, batch: &mut CommitBatch, now: u64) -> CommitResult {
         let mut deletes = Vec::new();
         for space in self.spaces.all() {
             let state = &batch.touch(&space).state;
@@ -253,15 +248,8 @@ fn delete(space: &Keyspace, record: &Record) -> PreparedWrite {
 /// Transactions that will become durable and visible together.
 struct CommitBatch {
     revision: Revision,
-    touched: Vec<Touched>,
+    touched: Vec<StagedKeyspace>,
     log: Vec<JournalEntry>,
-}
-
-/// A space as the batch will leave it.
-struct Touched {
-    space: Keyspace,
-    state: KeyspaceState,
-    events: Vec<Event>,
 }
 
 impl CommitBatch {
@@ -274,7 +262,7 @@ impl CommitBatch {
     }
 
     /// Adds a transaction, all of it or none of it.
-    fn stage(&mut self, writes: Vec<PreparedWrite>) -> Outcome {
+    fn stage(&mut self, writes: Vec<PreparedWrite>) -> CommitResult {
         for (write, PreparedWrite { write: entry, .. }) in writes.iter().enumerate() {
             entry.verify(write, self.touch(&entry.space).state.get(&entry.key))?;
         }
@@ -315,13 +303,13 @@ impl CommitBatch {
         Some(record)
     }
 
-    fn touch(&mut self, space: &Keyspace) -> &mut Touched {
+    fn touch(&mut self, space: &Keyspace) -> &mut StagedKeyspace {
         let known = self
             .touched
             .iter()
             .position(|touched| touched.space.is(space));
         let index = known.unwrap_or_else(|| {
-            self.touched.push(Touched::new(space));
+            self.touched.push(StagedKeyspace::new(space));
             self.touched.len() - 1
         });
         &mut self.touched[index]
@@ -329,8 +317,8 @@ impl CommitBatch {
 
     /// About what its records take on a disk, and those that they replace.
     fn disk_bytes(&self) -> (u64, u64) {
-        let before = |touched: &Touched| touched.space.state().disk_bytes;
-        let after = |touched: &Touched| touched.state.disk_bytes;
+        let before = |touched: &StagedKeyspace| touched.space.state().disk_bytes;
+        let after = |touched: &StagedKeyspace| touched.state.disk_bytes;
         (
             self.touched.iter().map(after).sum(),
             self.touched.iter().map(before).sum(),
@@ -343,56 +331,9 @@ impl CommitBatch {
         touched.retain(|touched| !touched.events.is_empty());
         let turn = ledger.turn();
         // Superseded states are freed after the gate is released.
-        let replaced: Vec<_> = touched.iter_mut().map(Touched::publish).collect();
+        let replaced: Vec<_> = touched.iter_mut().map(StagedKeyspace::publish).collect();
         turn.advance(self.revision);
         drop(replaced);
         touched.into_iter().map(|touched| touched.space).collect()
-    }
-}
-
-impl Touched {
-    fn new(space: &Keyspace) -> Touched {
-        Touched {
-            space: space.clone(),
-            state: KeyspaceState::clone(&space.state()),
-            events: Vec::new(),
-        }
-    }
-
-    fn apply(&mut self, kind: EventKind, record: Arc<Record>) -> Event {
-        let revision = record.revision;
-        let previous = match kind {
-            EventKind::Put => self.state.insert(record.clone()),
-            EventKind::Delete => self.state.remove(&record.key),
-        };
-        let event = Event {
-            revision,
-            kind,
-            record,
-            previous,
-        };
-        self.state.revision = revision;
-        self.state.superseded += event.superseded();
-        self.state.n_changes += 1;
-        self.events.push(event.clone());
-        event
-    }
-
-    /// Equal keys and terms of one space are one allocation.
-    fn share(&self, key: Arc<str>, terms: &[Arc<str>]) -> (Arc<str>, Arc<[Arc<str>]>) {
-        match self.state.get(&key) {
-            Some(previous) if *previous.terms == *terms => {
-                (previous.key.clone(), previous.terms.clone())
-            }
-            Some(previous) => (previous.key.clone(), self.state.intern(terms)),
-            None => (key, self.state.intern(terms)),
-        }
-    }
-
-    fn publish(&mut self) -> Arc<KeyspaceState> {
-        self.space.publish(
-            Arc::new(mem::take(&mut self.state)),
-            mem::take(&mut self.events),
-        )
     }
 }

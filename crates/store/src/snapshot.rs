@@ -17,6 +17,21 @@ impl Snapshot {
         Snapshot { state, at }
     }
 
+    /// The snapshot of a keyspace that has exactly these records at the revision `at`.
+    pub fn of_records(records: impl IntoIterator<Item = Arc<Record>>, at: Revision) -> Snapshot {
+        let mut state = KeyspaceState::empty(at);
+        for record in records {
+            state.insert(record);
+        }
+        Snapshot::new(Arc::new(state), at)
+    }
+
+    /// The same records, which are also those at the later revision `at`.
+    #[must_use]
+    pub fn unchanged_until(&self, at: Revision) -> Snapshot {
+        Snapshot::new(self.state.clone(), self.at.max(at))
+    }
+
     pub(crate) fn state(&self) -> &Arc<KeyspaceState> {
         &self.state
     }

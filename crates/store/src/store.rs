@@ -1,6 +1,5 @@
 //! The store: its keyspaces, the revision counter and the writer.
 
-use parking_lot::Mutex;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,14 +7,15 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::disk::{Disk, ReadOnlyDisk};
-use crate::encryption::{self, MaybeEncryptor};
+use crate::disk_engine::DiskEngine;
+use crate::engine::CommitResult;
 use crate::journal::NoJournal;
 use crate::keyspaces::Keyspaces;
-use crate::sequencer::{Outcome, PreparedWrite, Sequencer, SequencerRequest};
-use crate::worker::SequencerThread;
+use crate::memory::MemoryEngine;
+use crate::sequencer::Sequencer;
 use crate::{
-    Encryptor, Health, Journal, Keyspace, KeyspaceStats, OpenError, Record, Revision, WindowLimits,
-    Write, WriteError, WriteFailures, WriteOperation, load, write,
+    Encryptor, Engine, Feed, Health, Journal, Keyspace, KeyspaceStats, OpenError, ReadError,
+    Record, Revision, Snapshot, WindowLimits, Write, WriteError, WriteFailures, load, write,
 };
 
 /// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
@@ -24,16 +24,7 @@ pub struct Store(Arc<StoreInner>);
 
 struct StoreInner {
     spaces: Arc<Keyspaces>,
-    engine: Engine,
-    encryptor: MaybeEncryptor,
-}
-
-/// How a transaction reaches the sequencer.
-enum Engine {
-    /// Called directly, so that a test on one thread is deterministic. Gone once the store is closed.
-    Direct(Mutex<Option<Sequencer>>),
-    /// On a thread that may block on the disk.
-    Queued(SequencerThread),
+    engine: Box<dyn Engine>,
 }
 
 /// How a store behaves, beyond where its data is.
@@ -66,7 +57,7 @@ impl Store {
     /// A store that lives as long as the process.
     pub fn in_memory(options: Options) -> Store {
         let spaces = Keyspaces::new(Revision::FIRST, Revision::ZERO, options.window);
-        Store::direct(Arc::new(spaces))
+        Store::in_memory_with(Arc::new(spaces))
     }
 
     /// The store in `dir`, which is created if need be. Blocks while it reads what is there.
@@ -104,27 +95,87 @@ impl Store {
     ) -> Result<Store, OpenError> {
         let spaces = Arc::new(load::load(&mut journal, &options)?);
         let sequencer = Sequencer::new(spaces.clone(), Box::new(journal));
-        let engine = Engine::Queued(SequencerThread::start(sequencer));
-        Ok(Store(Arc::new(StoreInner {
-            spaces,
-            engine,
-            encryptor: options.encryptor,
-        })))
+        let engine = DiskEngine::start(sequencer, options.encryptor);
+        Ok(Store::with(spaces, Box::new(engine)))
     }
 
-    fn direct(spaces: Arc<Keyspaces>) -> Store {
+    /// A store on an engine that fills each keyspace on its own when it is first used, through the
+    /// [`Feed`] that [`Engine::open`] gets.
+    pub fn with_engine(engine: Box<dyn Engine>, window: WindowLimits) -> Store {
+        Store::with(Arc::new(Keyspaces::independent(window)), engine)
+    }
+
+    fn in_memory_with(spaces: Arc<Keyspaces>) -> Store {
         let sequencer = Sequencer::new(spaces.clone(), Box::new(NoJournal));
-        let engine = Engine::Direct(Mutex::new(Some(sequencer)));
-        Store(Arc::new(StoreInner {
-            spaces,
-            engine,
-            encryptor: None,
-        }))
+        Store::with(spaces, Box::new(MemoryEngine::new(sequencer)))
+    }
+
+    fn with(spaces: Arc<Keyspaces>, engine: Box<dyn Engine>) -> Store {
+        Store(Arc::new(StoreInner { spaces, engine }))
     }
 
     /// The space of this name, which is created on first use.
     pub fn keyspace(&self, name: &str) -> Keyspace {
-        self.0.spaces.get(name)
+        let (space, is_new) = self.0.spaces.get(name);
+        if is_new {
+            let feed = Feed::new(space.clone(), self.0.spaces.clone());
+            self.0.engine.open(feed);
+        }
+        space
+    }
+
+    /// Waits until every keyspace that was used so far has been filled.
+    pub async fn filled(&self) {
+        for space in self.0.spaces.all() {
+            self.filled_one(&space).await;
+        }
+    }
+
+    /// Waits until `space` has been filled for the first time.
+    pub async fn filled_one(&self, space: &Keyspace) {
+        if self.0.engine.is_shared() {
+            space.reached(Revision::FIRST).await;
+        }
+    }
+
+    /// The record of `key`, with all writes that were acknowledged before the call, by any process.
+    pub async fn get(&self, space: &Keyspace, key: &str) -> Result<Option<Arc<Record>>, ReadError> {
+        match self.0.engine.is_shared() {
+            true => self.0.engine.get(space, key).await,
+            false => Ok(space.snapshot().get(key).cloned()),
+        }
+    }
+
+    /// `space` with all writes that were acknowledged before the call, by any process.
+    pub async fn latest(&self, space: &Keyspace) -> Result<Snapshot, ReadError> {
+        match self.0.engine.is_shared() {
+            true => self.0.engine.latest(space).await,
+            false => Ok(space.snapshot()),
+        }
+    }
+
+    /// `space` as it was at `revision`: from its window, or from the engine.
+    pub async fn snapshot_at(
+        &self,
+        space: &Keyspace,
+        revision: Revision,
+    ) -> Result<Snapshot, ReadError> {
+        match space.snapshot_at(revision) {
+            Err(expired) if self.0.engine.is_shared() => {
+                self.0.engine.snapshot_at(space, revision, expired).await
+            }
+            snapshot => Ok(snapshot?),
+        }
+    }
+
+    /// Whether other processes write to the same data, so that snapshots may lag behind.
+    pub fn is_shared(&self) -> bool {
+        self.0.engine.is_shared()
+    }
+
+    /// Whether reads and writes are answered now.
+    pub async fn check(&self) -> Result<(), ReadError> {
+        self.0.engine.check().await
     }
 
     /// The latest revision that readers can see. A snapshot taken after this call shows at least this revision.
@@ -139,15 +190,17 @@ impl Store {
 
     /// Compacts revisions before `revision`: [`Keyspace::snapshot_at`] answers [`Expired`](crate::Expired) for it.
     /// Watches go on as far as their window reaches.
-    pub fn compact_history(&self, revision: Revision) {
-        self.0.spaces.compact(revision);
+    pub async fn compact_history(&self, revision: Revision) {
+        if self.0.engine.compact(revision).await {
+            self.0.spaces.compact(revision);
+        }
     }
 
     /// Commits a transaction: all of it, durably and under one revision, or none of it. Returns the record of each
     /// put and delete, in order. A transaction of checks alone takes no revision.
     ///
     /// Dropping the future does not take back what was sent: the transaction may still commit.
-    pub async fn commit(&self, mut writes: Vec<Write>) -> Result<Vec<Arc<Record>>, WriteError> {
+    pub async fn commit(&self, mut writes: Vec<Write>) -> CommitResult {
         write::normalize(&mut writes)?;
         if let Some(write) = writes
             .iter()
@@ -158,30 +211,12 @@ impl Store {
                 why: "the space is another store's",
             });
         }
-        let writes = writes
-            .into_iter()
-            .map(|write| self.prepare(write))
-            .collect::<Result<_, _>>()?;
-        self.request(SequencerRequest::Commit(writes)).await
-    }
-
-    /// Encrypts records. Done by the task of the caller, so that writers encrypt in parallel.
-    fn prepare(&self, write: Write) -> Result<PreparedWrite, WriteError> {
-        let encrypted = match (&self.0.encryptor, &write.change) {
-            (Some(encryptor), WriteOperation::Put(draft)) => {
-                encryption::encrypt_draft(&**encryptor, write.space.name(), &write.key, draft)?
-            }
-            _ => None,
-        };
-        Ok(PreparedWrite { write, encrypted })
+        self.0.engine.commit(writes).await
     }
 
     /// Whether a record of `space` is encrypted under an old key, or in plain text and should not be.
     pub fn is_stale(&self, space: &Keyspace, record: &Record) -> bool {
-        self.0
-            .encryptor
-            .as_ref()
-            .is_some_and(|encryptor| encryptor.mark(space.name()) != record.mark())
+        self.0.engine.is_stale(space.name(), record)
     }
 
     /// Commits one put or delete.
@@ -198,20 +233,13 @@ impl Store {
     /// too old by then are dropped. The caller passes the time, every few seconds.
     pub async fn expire(&self, now: u64) -> Result<usize, WriteError> {
         self.0.spaces.age(now);
-        let mut n_expired = 0;
-        loop {
-            let round = self.request(SequencerRequest::Expire(now)).await?.len();
-            n_expired += round;
-            if round == 0 {
-                return Ok(n_expired);
-            }
-        }
+        self.0.engine.expire(now).await
     }
 
     /// A store in memory with the same content, past and revision, from which both go their own ways. Costs as many
     /// pointers as there are spaces. What was on disk stays with the original.
     pub fn fork(&self) -> Store {
-        Store::direct(Arc::new(self.0.spaces.fork()))
+        Store::in_memory_with(Arc::new(self.0.spaces.fork()))
     }
 
     /// Every space in figures, by name.
@@ -222,17 +250,7 @@ impl Store {
     /// Takes no more writes, makes those that were accepted durable, and gives the data directory back. Reading goes
     /// on; a watcher waits for events that do not come.
     pub async fn close(&self) {
-        match &self.0.engine {
-            Engine::Direct(sequencer) => drop(sequencer.lock().take()),
-            Engine::Queued(worker) => worker.close().await,
-        }
-    }
-
-    async fn request(&self, request: SequencerRequest) -> Outcome {
-        match &self.0.engine {
-            Engine::Direct(sequencer) => run_directly(sequencer, request),
-            Engine::Queued(worker) => worker.request(request).await,
-        }
+        self.0.engine.close().await;
     }
 }
 
@@ -240,12 +258,4 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Store(at {})", self.revision())
     }
-}
-
-fn run_directly(sequencer: &Mutex<Option<Sequencer>>, request: SequencerRequest) -> Outcome {
-    let mut result = Err(WriteError::Closed);
-    if let Some(sequencer) = &mut *sequencer.lock() {
-        sequencer.run([(request, ())], |(), outcome| result = outcome);
-    }
-    result
 }

@@ -109,6 +109,13 @@ impl Window {
         }
     }
 
+    /// Forgets everything: history begins at `revision`.
+    pub(crate) fn restart(&mut self, revision: Revision) {
+        self.events = Arc::default();
+        self.bytes = 0;
+        self.floor = revision;
+    }
+
     /// Forgets events up to `old`, but for the least that is kept.
     pub(crate) fn forget(&mut self, old: Revision) {
         let n_old = self

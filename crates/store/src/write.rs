@@ -105,6 +105,15 @@ pub enum WriteError {
     /// The store is closed.
     #[error("store is closed")]
     Closed,
+    /// The engine is on another machine, and did not take the transaction. Nothing was changed if `is_known`; else it may
+    /// be committed.
+    #[error("{message}")]
+    Remote {
+        /// What the engine answered, or why it did not.
+        message: String,
+        /// Whether it is known that nothing was changed.
+        is_known: bool,
+    },
     /// The journal could not take this transaction; it may take the same one later.
     #[error("nothing was stored, because the disk does not take it")]
     NotWritten(#[source] Arc<io::Error>),
@@ -175,12 +184,9 @@ impl Write {
         }
     }
 
-    /// Holds the expectation, and a delete's need of a record, against the key's `current` record.
-    pub(crate) fn verify(
-        &self,
-        write: usize,
-        current: Option<&Arc<Record>>,
-    ) -> Result<(), WriteError> {
+    /// Holds the expectation, and a delete's need of a record, against the key's `current` record. `write` is the index of
+    /// the entry, for the error.
+    pub fn verify(&self, write: usize, current: Option<&Arc<Record>>) -> Result<(), WriteError> {
         let needs_record = matches!(self.change, WriteOperation::Delete(_));
         match (self.expect, current) {
             (Expect::Absent, Some(actual)) => Err(WriteError::Exists {
@@ -248,12 +254,17 @@ fn repeated(writes: &[Write]) -> Option<usize> {
 
 impl Draft {
     fn normalize(&mut self) -> Result<(), &'static str> {
-        self.terms.sort_unstable();
-        self.terms.dedup();
+        self.sort_terms();
         match self.stamp {
             Some(offset) if offset > self.value.len() => Err("the stamp lies outside the value"),
             _ => Ok(()),
         }
+    }
+
+    /// Brings terms into their stored order.
+    pub(crate) fn sort_terms(&mut self) {
+        self.terms.sort_unstable();
+        self.terms.dedup();
     }
 }
 

@@ -93,7 +93,9 @@ fn stored_objects(
 /// Deletes all objects and waits until there are none.
 async fn delete_objects(registry: &Registry, resource: &Resource) -> Result<(), Status> {
     loop {
-        let snapshot = resource.space().snapshot();
+        // Another server may have created some.
+        let latest = registry.store().latest(resource.space()).await;
+        let snapshot = latest.map_err(|error| Status::unknown(error.to_string()))?;
         if snapshot.is_empty() {
             return Ok(());
         }

@@ -388,7 +388,7 @@ impl FrameSource for WatchBody {
             return Poll::Ready(Some(frames));
         }
         // Read before the events: everything up to this revision is in the watch window by now.
-        let seen = self.server.registry.store().revision();
+        let seen = self.encoder.resource.space().revision();
         while let Some(pending) = &mut self.pending {
             let Poll::Ready((feed, outcome)) = pending.as_mut().poll(context) else {
                 break;

@@ -77,7 +77,7 @@ async fn a_token_of_a_compacted_revision_is_answered_with_one_that_goes_on_now()
         let first = rig.list(&maps, &page(1, "")).await.ok().unwrap();
         rig.create(&maps, &named("m9")).await.unwrap();
         let now = rig.registry.store().revision();
-        rig.registry.store().compact_history(now);
+        rig.registry.store().compact_history(now).await;
         let expired = rig.list(&maps, &page(1, &first.token)).await.err().unwrap();
         assert_eq!((expired.code, expired.reason.as_str()), (410, "Expired"));
         let token = expired.token.unwrap();

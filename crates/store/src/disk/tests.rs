@@ -7,8 +7,9 @@ use tempfile::{TempDir, tempdir};
 
 use super::commit_mark::CommitMark;
 use super::*;
+use crate::engine::CommitResult;
 use crate::keyspaces::Keyspaces;
-use crate::sequencer::{Outcome, PreparedWrite, Sequencer, SequencerRequest};
+use crate::sequencer::{PreparedWrite, Sequencer, SequencerRequest};
 use crate::{Draft, Event, EventKind, Expect, Health, Options, Record, Write, WriteError, load};
 
 /// A journal between two steps of a compaction, as a kill may leave it.
@@ -205,7 +206,7 @@ impl Faulty {
         Faulty::open(dir, ops, compaction_bytes)
     }
 
-    fn run(&mut self, request: SequencerRequest) -> Outcome {
+    fn run(&mut self, request: SequencerRequest) -> CommitResult {
         let mut answer = Err(WriteError::Closed);
         self.sequencer
             .run([(request, ())], |(), outcome| answer = outcome);
@@ -225,12 +226,12 @@ impl Faulty {
             value: value.to_owned().into(),
             ..Draft::default()
         };
-        self.commit(Write::put(&self.spaces.get("s"), key, Expect::Any, draft))
+        self.commit(Write::put(&self.spaces.get("s").0, key, Expect::Any, draft))
     }
 
     fn delete(&mut self, key: &str) -> Result<(), WriteError> {
         self.commit(Write::delete(
-            &self.spaces.get("s"),
+            &self.spaces.get("s").0,
             key,
             Expect::Any,
             Draft::default(),
@@ -238,7 +239,7 @@ impl Faulty {
     }
 
     fn content(&self) -> Content {
-        let snapshot = self.spaces.get("s").snapshot();
+        let snapshot = self.spaces.get("s").0.snapshot();
         let text = |record: &Record| String::from_utf8(record.value.to_vec()).unwrap();
         snapshot
             .range("", None)
@@ -363,7 +364,7 @@ fn a_full_disk_rejects_only_puts() {
     ));
     assert_eq!(case.spaces.monitor.failures().refused_writes, n_refused + 1);
     assert_eq!(case.content(), acknowledged);
-    let space = case.spaces.get("s");
+    let space = case.spaces.get("s").0;
     let mut watch = space.watch(space.snapshot().at()).unwrap();
     case.delete("000").unwrap();
     assert_eq!(watch.ready().unwrap().len(), 1);

@@ -397,7 +397,7 @@ async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
     for _ in 0..3 {
         assert_eq!(dump(&space.snapshot_at(first.at()).unwrap()), ["a=1"]);
     }
-    rig.store.compact_history(second);
+    rig.store.compact_history(second).await;
     let expired = Expired {
         requested: first.at(),
         oldest: second,
@@ -415,7 +415,7 @@ async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
     );
     assert_eq!(space.stats().snapshots, 1);
     // What was compacted stays so.
-    rig.store.compact_history(at(1));
+    rig.store.compact_history(at(1)).await;
     assert_eq!(space.snapshot_at(first.at()).unwrap_err(), expired);
     assert_eq!(
         rig.store

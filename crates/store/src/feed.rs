@@ -1,0 +1,132 @@
+//! The feed of a keyspace: how an engine publishes what another process decided.
+//!
+//! Invariant: the revision of a keyspace moves together with its records, and only forwards.
+
+use std::sync::Arc;
+
+use crate::keyspaces::Keyspaces;
+use crate::staged::StagedKeyspace;
+use crate::state::KeyspaceState;
+use crate::{Draft, Event, EventKind, KeyMark, Keyspace, Record, Revision};
+
+/// Fills one keyspace. One task uses it.
+pub struct Feed {
+    space: Keyspace,
+    spaces: Arc<Keyspaces>,
+    /// What the window was given since all windows were looked at together.
+    unbounded_bytes: u64,
+}
+
+/// A change of one key.
+pub struct FeedChange {
+    /// The key within the keyspace.
+    pub key: Arc<str>,
+    /// The revision of the change.
+    pub revision: Revision,
+    /// The record that was written, and how it lies in the engine; none if the key was deleted.
+    pub put: Option<(Draft, KeyMark)>,
+}
+
+/// By how many bytes a window may grow before all of them are looked at together.
+pub(crate) const WINDOW_STEP: u64 = 1 << 20;
+
+impl Feed {
+    pub(crate) fn new(space: Keyspace, spaces: Arc<Keyspaces>) -> Feed {
+        Feed {
+            space,
+            spaces,
+            unbounded_bytes: 0,
+        }
+    }
+
+    /// The keyspace that is filled.
+    pub fn space(&self) -> &Keyspace {
+        &self.space
+    }
+
+    /// Replaces all records by those at `revision`. A record of the same key and revision is kept as it is. What happened
+    /// in between is not known, so that watches from before get [`Expired`](crate::Expired).
+    ///
+    /// `records` are in the order of their keys; `decode` makes the draft of one that is new.
+    pub fn replace<T>(
+        &mut self,
+        revision: Revision,
+        records: impl IntoIterator<Item = (Arc<str>, Revision, T)>,
+        mut decode: impl FnMut(&str, T) -> (Draft, KeyMark),
+    ) {
+        let before = self.space.state();
+        let mut state = KeyspaceState::empty(revision);
+        state.superseded = before.superseded + before.bytes;
+        state.n_changes = before.n_changes;
+        for (key, at, content) in records {
+            let record = match before.get(&key).filter(|record| record.revision == at) {
+                Some(record) => record.clone(),
+                None => {
+                    let (mut draft, mark) = decode(&key, content);
+                    draft.sort_terms();
+                    let terms = state.intern(&draft.terms);
+                    Arc::new(Record::stamped(key, at, terms, draft).marked(mark))
+                }
+            };
+            state.n_changes += 1;
+            state.insert(record);
+        }
+        let turn = self.space.ledger().turn();
+        let replaced = self.space.restart(Arc::new(state), revision);
+        turn.advance(revision);
+        drop((before, replaced));
+        self.after_publish(revision);
+    }
+
+    /// Applies changes in their order, all of a revision together, and moves the keyspace on to `revision`, before which
+    /// there are no others. Changes that it has already are left out. Returns the events.
+    pub fn apply(
+        &mut self,
+        changes: impl IntoIterator<Item = FeedChange>,
+        revision: Revision,
+    ) -> Vec<Event> {
+        let seen = self.space.revision();
+        let mut staged = StagedKeyspace::new(&self.space);
+        let changes = changes.into_iter().filter(|change| change.revision > seen);
+        let events: Vec<Event> = changes
+            .filter_map(|change| stage(&mut staged, change))
+            .collect();
+        let revision = revision.max(seen);
+        if events.is_empty() && revision == seen {
+            return events;
+        }
+        let superseded: u64 = events.iter().map(Event::superseded).sum();
+        self.unbounded_bytes += superseded;
+        let turn = self.space.ledger().turn();
+        let replaced = (!events.is_empty()).then(|| staged.publish());
+        turn.advance(revision);
+        drop(replaced);
+        self.after_publish(revision);
+        events
+    }
+
+    fn after_publish(&mut self, revision: Revision) {
+        self.spaces.ledger().advance_to(revision);
+        self.space.settle();
+        if self.unbounded_bytes >= WINDOW_STEP {
+            self.spaces.bound_windows();
+            self.unbounded_bytes = 0;
+        }
+    }
+}
+
+/// Adds a change; none if a key was deleted that is not there.
+fn stage(staged: &mut StagedKeyspace, change: FeedChange) -> Option<Event> {
+    let FeedChange { key, revision, put } = change;
+    let (kind, mut draft, mark) = match put {
+        Some((draft, mark)) => (EventKind::Put, draft, mark),
+        None => {
+            let last = staged.state.get(&key)?;
+            (EventKind::Delete, last.redraft(), last.mark())
+        }
+    };
+    draft.sort_terms();
+    let (key, terms) = staged.share(key, &draft.terms);
+    let record = Record::stamped(key, revision, terms, draft).marked(mark);
+    Some(staged.apply(kind, Arc::new(record)))
+}
