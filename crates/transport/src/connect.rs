@@ -12,6 +12,7 @@ use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
+use mizzen_value::clock::Clock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -20,16 +21,16 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::{SendError, Target, go};
+use crate::{ClientIdentity, SendError, Target, Trust, go, trust};
 
 /// As client-go has it.
 const DIAL: Duration = Duration::from_secs(30);
 /// As client-go has it.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Makes connections to one target, whatever the URI says.
+/// Makes connections to one target, whatever the URI says. For clients of other protocols over HTTP/2, as gRPC.
 #[derive(Clone)]
-pub(crate) struct Connector {
+pub struct Connector {
     address: Arc<str>,
     /// TLS, and the name that the certificate must have.
     tls: Option<(TlsConnector, ServerName<'static>)>,
@@ -37,10 +38,7 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// Makes connections with TLS if there is a configuration of it.
-    pub(crate) fn new(
-        target: &Target,
-        config: Option<ClientConfig>,
-    ) -> Result<Connector, SendError> {
+    fn new(target: &Target, config: Option<ClientConfig>) -> Result<Connector, SendError> {
         let secured = |config| {
             let name = server_name(&target.server_name)?;
             Ok((TlsConnector::from(Arc::new(config)), name))
@@ -49,6 +47,21 @@ impl Connector {
             address: target.address.as_str().into(),
             tls: config.map(secured).transpose()?,
         })
+    }
+
+    /// Makes connections that show `identity` to the target. Certificates must be good at the time of `clock`.
+    pub fn to(
+        target: &Target,
+        identity: Option<&ClientIdentity>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Connector, SendError> {
+        let config = match target.trust {
+            Trust::Plaintext => None,
+            _ => Some(
+                trust::config(&target.trust, identity, target.http2, clock).map_err(SendError)?,
+            ),
+        };
+        Connector::new(target, config)
     }
 
     async fn connect(self) -> Result<TransportStream, SendError> {
@@ -138,8 +151,10 @@ impl tower_service::Service<Uri> for Connector {
 }
 
 /// A connection.
-pub(crate) enum TransportStream {
+pub enum TransportStream {
+    /// Without TLS.
     Plain(TokioIo<TcpStream>),
+    /// With TLS.
     Tls(Box<TokioIo<TlsStream<TcpStream>>>),
 }
 

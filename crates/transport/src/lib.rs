@@ -51,8 +51,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use connect::Connector;
-pub use connect::dial;
+pub use connect::{Connector, TransportStream, dial};
 pub use purpose::ClientPurpose;
 pub use redirect::{RedirectingCall, clean_path};
 pub use trust::{AnyServerCertificate, ClientIdentity, Trust, check_certificates, check_key};
@@ -220,14 +219,7 @@ impl Client {
         target: &Target,
     ) -> Result<legacy::Client<Connector, Outgoing>, SendError> {
         let identity = self.0.identity.as_ref().filter(|_| target.as_front_proxy);
-        let config = match target.trust {
-            Trust::Plaintext => None,
-            _ => Some(
-                trust::config(&target.trust, identity, target.http2, &self.0.clock)
-                    .map_err(SendError)?,
-            ),
-        };
-        let connector = Connector::new(target, config)?;
+        let connector = Connector::to(target, identity, &self.0.clock)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .pool_timer(TokioTimer::new())

@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("file-watcher", &[]),
     ("store", &[]),
-    ("etcd", &["store", "transport"]),
+    ("etcd", &["store", "transport", "value"]),
     ("schemas", &["object"]),
     (
         "apiextensions",
