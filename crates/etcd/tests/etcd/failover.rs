@@ -1,0 +1,163 @@
+//! Members that are killed or paused.
+
+use std::time::Duration;
+
+use mizzen_etcd::client::Outcome;
+use mizzen_etcd::messages::{RequestOp, WatchCreateRequest};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::calls::{get, put, unconditional};
+use crate::server::{self, Options};
+
+fn three() -> Options {
+    Options {
+        n_members: 3,
+        ..Options::default()
+    }
+}
+
+#[tokio::test]
+async fn calls_go_on_when_a_follower_is_killed() {
+    for etcd in server::installed() {
+        let mut cluster = etcd.start(three()).await;
+        let client = cluster.client();
+        for index in 0..3 {
+            put(&client, "/a", format!("{index}")).await;
+        }
+        let follower = (cluster.leader().await + 1) % 3;
+        cluster.kill(follower);
+        // A write on a connection of which the end is not known yet may have been executed, so it is not repeated. A read
+        // is, and meanwhile the end becomes known.
+        for _ in 0..3 {
+            client.range(get("/a")).await.expect("a read");
+        }
+        for index in 0..12 {
+            put(&client, "/a", format!("{index}")).await;
+            let read = client.range(get("/a")).await.expect("a read");
+            assert_eq!(read.kvs[0].value, format!("{index}"));
+        }
+        cluster.restart(follower).await;
+    }
+}
+
+#[tokio::test]
+async fn reads_go_on_when_the_leader_is_killed() {
+    for etcd in server::installed() {
+        let mut cluster = etcd.start(three()).await;
+        let client = cluster.client();
+        put(&client, "/a", "1").await;
+        let leader = cluster.leader().await;
+        cluster.kill(leader);
+        let read = client.range(get("/a")).await.expect("a read");
+        assert_eq!(read.kvs[0].value, "1");
+        put(&client, "/a", "2").await;
+    }
+}
+
+#[tokio::test]
+async fn a_watch_of_a_killed_member_ends_and_another_goes_on_from_there() {
+    for etcd in server::installed() {
+        let mut cluster = etcd.start(three()).await;
+        let client = cluster.client();
+        let first = put(&client, "/a", "1").await;
+        let request = WatchCreateRequest {
+            key: "/a".into(),
+            start_revision: first,
+            ..WatchCreateRequest::default()
+        };
+        let mut watch = client.watch(request.clone()).await.expect("a watch");
+        assert_eq!(watch.next().await.expect("an event").events.len(), 1);
+        let watched = (0..3).find(|index| cluster.endpoint(*index) == watch.endpoint());
+        cluster.kill(watched.expect("one of three"));
+        let error = watch.next().await.expect_err("the member is gone");
+        assert!(error.is_unavailable(), "{error:?}");
+
+        // A read waits for a leader if the member was that.
+        client.range(get("/a")).await.expect("a read");
+        let next = put(&client, "/a", "2").await;
+        let request = WatchCreateRequest {
+            start_revision: first + 1,
+            ..request
+        };
+        let mut watch = client.watch(request).await.expect("a watch");
+        let response = watch.next().await.expect("an event");
+        let kv = response.events[0].kv.as_ref().expect("a key");
+        assert_eq!(kv.mod_revision, next);
+    }
+}
+
+#[tokio::test]
+async fn the_deadline_ends_a_call_to_a_paused_member_and_others_are_used() {
+    for etcd in server::installed() {
+        let cluster = etcd.start(three()).await;
+        let client = cluster.client();
+        // A connection to each.
+        for index in 0..3 {
+            put(&client, "/a", format!("{index}")).await;
+        }
+        let follower = (cluster.leader().await + 1) % 3;
+        cluster.pause(follower);
+        let limit = Duration::from_secs(2);
+        let hasty = client.with_call_timeout(limit);
+        let mut n_failed = 0;
+        for index in 0..9 {
+            let began = Instant::now();
+            let put = unconditional(RequestOp::put("/a", format!("{index}"), 0));
+            if let Err(error) = hasty.txn(put).await {
+                assert!(error.is_deadline_exceeded(), "{error:?}");
+                assert_eq!(error.outcome, Outcome::Unknown);
+                assert!(
+                    error.message.contains(&cluster.endpoint(follower)),
+                    "{error}"
+                );
+                assert!(began.elapsed() < 2 * limit, "{:?}", began.elapsed());
+                n_failed += 1;
+            }
+        }
+        assert_eq!(n_failed, 1, "only the first call to it");
+
+        // It is used again once it answers.
+        cluster.resume(follower);
+        let endpoint = cluster.endpoint(follower);
+        let used = timeout(Duration::from_secs(30), async {
+            let request = WatchCreateRequest {
+                key: "/a".into(),
+                ..WatchCreateRequest::default()
+            };
+            while client
+                .watch(request.clone())
+                .await
+                .expect("a watch")
+                .endpoint()
+                != endpoint
+            {
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+        used.await.expect("the member is used again");
+    }
+}
+
+#[tokio::test]
+async fn without_a_quorum_calls_end_by_their_deadline() {
+    for etcd in server::installed() {
+        let mut cluster = etcd.start(three()).await;
+        let client = cluster.client().with_call_timeout(Duration::from_secs(3));
+        put(&client, "/a", "1").await;
+        cluster.kill(0);
+        cluster.kill(1);
+        let began = Instant::now();
+        let error = client.range(get("/a")).await.expect_err("no quorum");
+        assert!(
+            error.is_unavailable() || error.is_deadline_exceeded(),
+            "{error:?}"
+        );
+        assert!(began.elapsed() < Duration::from_secs(6));
+        let limit = Duration::from_secs(1);
+        client
+            .health("/registry", limit)
+            .await
+            .expect_err("no quorum");
+        cluster.restart(0).await;
+    }
+}
