@@ -208,7 +208,14 @@ impl ProtoDecoder {
             },
             _ => match bytes {
                 None | Some(b"") => Value::Null,
-                Some(json) => json::parse(json)?,
+                Some(json) => {
+                    let mut value = json::parse(json)?;
+                    // Kubernetes: it is decoded to untyped values and encoded again, as from JSON.
+                    if matches!(ty.shape, FieldShape::Json) {
+                        json::rewrite(&mut value);
+                    }
+                    value
+                }
             },
         })
     }
