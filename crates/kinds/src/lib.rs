@@ -34,6 +34,17 @@ pub struct KindCatalog {
     pub schemas: Schemas,
 }
 
+impl KindCatalog {
+    /// Every kind, with the kind as which its objects are stored.
+    pub fn stored_kinds(&self) -> impl Iterator<Item = (Kind, Kind)> {
+        let stored = |gvk: &GroupVersionKind| self.kinds.iter().find(|kind| kind.gvk == *gvk);
+        self.kinds.iter().map(move |kind| {
+            let stored = kind.stored.as_ref().and_then(stored).unwrap_or(kind);
+            (kind.clone(), stored.clone())
+        })
+    }
+}
+
 /// The hooks of a kind that may be no resource of its own, such as a TokenRequest.
 pub fn behaviour(gvk: &GroupVersionKind) -> Behaviour {
     let (version, kind) = (gvk.version.as_str(), gvk.kind.as_str());

@@ -18,7 +18,7 @@ pub(crate) type Attached = Result<Header, Box<str>>;
 
 /// The header of a record, decoded the first time if the writer did not leave it.
 pub(crate) fn header<'a>(resource: &Resource, record: &'a Record) -> Result<&'a Header, Status> {
-    let attached: &Attached = record.attach(|record| match parse(record) {
+    let attached: &Attached = record.attach(|record| match parse(&record.value) {
         Ok(value) => Ok(Header::new(resource.stored(), &value)),
         Err(problem) => {
             let (space, key, revision) = (resource.space().name(), &record.key, record.revision.0);
@@ -36,7 +36,7 @@ pub(crate) fn header<'a>(resource: &Resource, record: &'a Record) -> Result<&'a 
 /// The object of a record, in the version in which it is stored.
 pub(crate) fn decode(resource: &Resource, record: &Record) -> Result<Value, Status> {
     header(resource, record)?;
-    Ok(parse(record).expect("what has a header can be decoded"))
+    Ok(parse(&record.value).expect("what has a header can be decoded"))
 }
 
 /// The same without members that are not needed.
@@ -49,13 +49,17 @@ pub(crate) fn decode_outline(
     Ok(json::outline(&record.value, uninteresting).expect("what has a header can be decoded"))
 }
 
-fn parse(record: &Record) -> Result<Value, String> {
-    let value = json::parse(&record.value).map_err(|error| error.to_string())?;
+/// Parses the text of a stored object.
+pub(crate) fn parse(text: &[u8]) -> Result<Value, String> {
+    let value = json::parse(text).map_err(|error| error.to_string())?;
     match value["kind"].is_empty() {
-        true => {
-            let text = String::from_utf8_lossy(&record.value);
-            Err(format!("Object 'Kind' is missing in '{text}'"))
-        }
+        true => Err(missing_kind(text)),
         false => Ok(value),
     }
+}
+
+/// The error for an object that states no kind.
+pub(crate) fn missing_kind(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    format!("Object 'Kind' is missing in '{text}'")
 }

@@ -92,14 +92,18 @@ fn selectable(kind: &Kind, value: &Value, field: &str) -> Str {
 
 /// The index terms of an object.
 pub(crate) fn terms(kind: &Kind, value: &Value) -> Vec<Arc<str>> {
-    let labels = value["metadata"]["labels"].entries();
-    let labels = labels.map(|(key, value)| label_term(key, value.str()));
     let fields = kind.indexed.iter().flat_map(|field| {
         let mut found = Vec::new();
         collect(value, field, &mut found);
         found.into_iter().map(|value| field_term(field, &value))
     });
-    labels.chain(fields).collect()
+    label_terms(value).chain(fields).collect()
+}
+
+/// The index terms of an object's labels.
+pub(crate) fn label_terms(value: &Value) -> impl Iterator<Item = Arc<str>> {
+    let labels = value["metadata"]["labels"].entries();
+    labels.map(|(key, value)| label_term(key, value.str()))
 }
 
 /// Every value that a dotted path leads to, through lists too. A path that leads nowhere has the value "".

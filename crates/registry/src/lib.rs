@@ -80,6 +80,8 @@ mod prepare;
 mod render;
 mod resource;
 mod status;
+mod storage_codec;
+mod storage_prefix;
 mod token;
 mod update;
 mod validate;
@@ -96,6 +98,7 @@ pub use key::Key;
 pub use list::{ListOptions, ObjectList, Selection};
 pub use object::Object;
 pub use resource::Resource;
+pub use storage_codec::{StorageCodec, undecodable};
 pub use update::{Update, Updated};
 pub use version::{Match, VersionError, parse_version};
 pub use warnings::Warnings;
@@ -104,8 +107,8 @@ pub use watch::{ResourceWatch, WatchEvent, WatchEventType as WatchChange, WatchO
 use std::sync::Arc;
 
 pub use mizzen_store::{
-    AppendError, BoxFuture, Health, Journal, JournalEntry, Keyspace, OpenError,
-    Options as StoreOptions, Record, Revision, Saved, Store, WindowLimits,
+    AppendError, BoxFuture, Codec, EncodedRecord, Health, Journal, JournalEntry, Keyspace,
+    OpenError, Options as StoreOptions, Record, Revision, Saved, Store, WindowLimits,
 };
 use mizzen_value::clock::{Clock, Random};
 use mizzen_value::time::{self, Moment};

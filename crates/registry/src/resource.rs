@@ -8,6 +8,7 @@ use mizzen_store::{Keyspace, Record, Store};
 use mizzen_value::{Value, json};
 
 use crate::decode::{decode, decode_outline, header};
+use crate::storage_prefix::resource_prefix;
 use crate::{Convert, Key, Object};
 
 /// A kind in a version, the version in which it is stored, and where. Cheap to clone.
@@ -120,19 +121,7 @@ impl Resource {
 
     /// The etcd key under which upstream stores an object.
     pub(crate) fn storage_key(&self, key: &Key) -> String {
-        let kind = self.validation_kind();
-        let prefix = match (kind.gvk.group.as_str(), kind.plural.as_str()) {
-            _ if self.is_custom() => self.space().name(),
-            // Kubernetes: some prefixes are older than the names (kubeapiserver/default_storage_factory_builder.go).
-            ("", "replicationcontrollers") => "controllers",
-            ("", "endpoints") => "services/endpoints",
-            ("", "nodes") => "minions",
-            ("", "services") => "services/specs",
-            ("networking.k8s.io", "ingresses") => "ingress",
-            ("apiextensions.k8s.io", _) => "apiextensions.k8s.io/customresourcedefinitions",
-            ("apiregistration.k8s.io", _) => "apiregistration.k8s.io/apiservices",
-            (_, plural) => plural,
-        };
+        let prefix = resource_prefix(self.space().name(), self.is_custom());
         format!("/registry/{prefix}/{}", key.stored())
     }
 

@@ -6,5 +6,6 @@ mod create;
 mod delete;
 mod list;
 mod rig;
+mod storage_codec;
 mod update;
 mod watch;
