@@ -26,7 +26,7 @@ use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtim
 use mizzen_encryption::{Encryption, check_owner};
 use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
-use mizzen_registry::Registry;
+use mizzen_registry::{Codec, Registry, StorageCodec};
 use mizzen_scheduler::Configuration;
 use mizzen_store::{Encryptor, OpenError, Revision, Store};
 use mizzen_value::address::Cidr;
@@ -100,6 +100,9 @@ pub(crate) enum ComposeError {
         /// What is wrong with it.
         why: String,
     },
+    /// The etcd cluster is not given as it must be.
+    #[error("--etcd-servers: {0}")]
+    Etcd(#[from] mizzen_etcd::client::ConfigError),
     /// The kubeconfig of the user cannot be changed.
     #[error(transparent)]
     Context(#[from] ChangeKubeconfigError),
@@ -220,7 +223,12 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     let location = parsed.location(args, address)?;
     let options = parsed.server_options(args, &state, address)?;
     let server = state
-        .start_server(options, &location, &trust.trusted)
+        .start_server(
+            options,
+            &location,
+            &trust.trusted,
+            args.storage.storage_initialization_timeout,
+        )
         .await?;
     // The registry has weak references.
     let process = Arc::new(ProcessMetrics {
@@ -458,7 +466,12 @@ impl PersistentState {
         let directory = args.directory();
         let directory = directory.as_deref();
         let encryption = args.encryption.encryption().await?;
-        let store = PersistentState::open_store(directory, args, encryption.clone()).await?;
+        let store = match args.storage.uses_etcd() {
+            true => args
+                .storage
+                .etcd_store(etcd_codec(args, encryption.as_ref()))?,
+            false => PersistentState::open_store(directory, args, encryption.clone()).await?,
+        };
         let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
         let has_data = store.revision() > Revision::FIRST;
         let authority = match directory {
@@ -484,8 +497,10 @@ impl PersistentState {
         options: Options,
         location: &ServerLocation,
         trusted: &TrustedAuthorities,
+        timeout: Duration,
     ) -> Result<Server, ComposeError> {
         let server = mizzen_controlplane::server(self.registry.clone(), options);
+        self.wait_for_storage(timeout).await?;
         if let Some(encryption) = &self.encryption {
             server.metrics().register(encryption);
         }
@@ -494,6 +509,24 @@ impl PersistentState {
         bootstrapped.map_err(ComposeError::Bootstrap)?;
         server.aggregate().await.map_err(ComposeError::Bootstrap)?;
         Ok(server)
+    }
+
+    /// Waits until the objects of all built-in kinds have been read, at most `timeout`.
+    async fn wait_for_storage(&self, timeout: Duration) -> Result<(), ComposeError> {
+        if tokio::time::timeout(timeout, self.store.filled())
+            .await
+            .is_ok()
+        {
+            return Ok(());
+        }
+        let why = match self.store.check().await {
+            Ok(()) => "it is slow".into(),
+            Err(error) => error.to_string(),
+        };
+        let seconds = timeout.as_secs();
+        Err(ComposeError::Bootstrap(format!(
+            "etcd could not be read within {seconds} s: {why}; check --etcd-servers, or raise --storage-initialization-timeout"
+        )))
     }
 
     /// Opens the store on a blocking thread: it reads all records, and KMS plug-ins may have to decrypt seeds.
@@ -630,6 +663,16 @@ impl ControlPlane {
         ready.map_err(|why| ComposeError::Bootstrap(format!("the scheduler cannot run: {why}")))?;
         Ok((nodes, loops))
     }
+}
+
+/// How objects lie in etcd.
+fn etcd_codec(args: &ServerArgs, _encryption: Option<&Arc<Encryption>>) -> Arc<dyn Codec> {
+    let catalog = match args.legacy_apis {
+        true => mizzen_kinds::legacy_catalog(),
+        false => mizzen_kinds::catalog(),
+    };
+    let prefix = &args.storage.etcd_prefix;
+    Arc::new(StorageCodec::new(prefix, catalog.stored_kinds()))
 }
 
 /// The client certificate of the server for other servers.

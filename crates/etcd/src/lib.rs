@@ -31,4 +31,7 @@
 //! ```
 
 pub mod client;
+mod engine;
 pub mod messages;
+
+pub use engine::{EngineOptions, store};

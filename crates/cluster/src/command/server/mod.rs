@@ -173,22 +173,21 @@ impl ServerArgs {
         Some(self.data_dir.clone().unwrap_or_else(default_directory))
     }
 
-    /// The same with the data directory of the etcd that `--etcd-servers` names.
+    /// The same, with the data directory of the etcd of `mizzen envtest` if `--etcd-servers` names one.
     pub(crate) async fn with_storage_location(&self) -> Result<ServerArgs, ComposeError> {
         let mut args = self.clone();
-        if !self.storage.etcd_servers.is_empty() {
-            let location = StorageLocation::find(&self.storage.etcd_servers).await;
-            let location = location.map_err(|why| ComposeError::Configuration {
-                file: "--etcd-servers".into(),
-                why,
-            })?;
+        if let [server] = &*self.storage.etcd_servers
+            && let Some(location) = StorageLocation::find(server).await
+        {
             args.data_dir = Some(location.data_dir.join("registry"));
+            args.storage.is_envtest = true;
             args.storage.unsafe_no_fsync = location.unsafe_no_fsync;
         }
         Ok(args)
     }
 
-    /// Locks the cluster of the data directory for this process. Servers in memory and in the directory of an etcd have none.
+    /// Locks the cluster of the data directory for this process. Servers in memory and those that store objects in etcd have
+    /// none: several of them may share the certificates and keys of a directory.
     pub(crate) fn lock_cluster(&mut self) -> Result<(), BusyCluster> {
         if !self.in_memory && self.storage.etcd_servers.is_empty() {
             let directory = ClusterDirectory::select(None, self.data_dir.as_deref());

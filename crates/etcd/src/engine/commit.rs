@@ -1,0 +1,175 @@
+//! Transactions.
+//!
+//! A transaction is one `Txn` of etcd: its expectations are comparisons, its changes the operations, and if a comparison
+//! fails, the keys are read in the same revision, so that the error has what was there. The writer is answered when the caches
+//! of this process show the transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_store::{
+    CommitResult, Expect, Keyspace, Record, Revision, Write, WriteError, WriteOperation,
+};
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::space::{PendingGuard, number, revision_from, revision_of};
+use super::{Cluster, EngineParts, rejected};
+use crate::messages::{Compare, KeyValue, RequestOp, Response, TxnRequest, TxnResponse};
+
+/// How long a writer whose transaction is committed waits for the caches to show it. After that it is answered all the same:
+/// reads wait for the revision that it was given.
+const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One entry of a transaction, on its way to etcd.
+struct Entry {
+    write: Write,
+    /// The write that the cache expects; none for a check.
+    pending: Option<PendingGuard>,
+}
+
+pub(super) async fn commit(engine: &EngineParts, writes: Vec<Write>) -> CommitResult {
+    if *engine.closed.borrow() {
+        return Err(WriteError::Closed);
+    }
+    let Some(first) = writes.first() else {
+        return Ok(Vec::new());
+    };
+    let cluster = engine.cluster(first.space.name());
+    let mut entries = Vec::with_capacity(writes.len());
+    let mut txn = TxnRequest::default();
+    for (index, write) in writes.into_iter().enumerate() {
+        if !std::ptr::eq(cluster, engine.cluster(write.space.name())) {
+            return Err(WriteError::Malformed {
+                write: index,
+                why: "its keys are in different etcd clusters",
+            });
+        }
+        entries.push(add(engine, cluster, write, &mut txn).await?);
+    }
+    let response = cluster.client.txn(txn).await.map_err(rejected)?;
+    match response.succeeded {
+        true => {
+            let revision = response.header.map_or(0, |header| header.revision);
+            committed(engine, entries, revision_from(revision)).await
+        }
+        false => Err(why_refused(engine, &entries, response)),
+    }
+}
+
+/// Adds the comparison, the operation and the read of a write to a transaction.
+async fn add(
+    engine: &EngineParts,
+    cluster: &Cluster,
+    write: Write,
+    txn: &mut TxnRequest,
+) -> Result<Entry, WriteError> {
+    let cached = engine.cached(&write.space);
+    let key = cached.key(&write.key);
+    let is_delete = matches!(write.change, WriteOperation::Delete(_));
+    txn.compare.extend(match write.expect {
+        Expect::Absent => Some(Compare::mod_revision(key.clone(), 0)),
+        Expect::At(revision) => Some(Compare::mod_revision(key.clone(), number(revision))),
+        Expect::Present => Some(Compare::exists(key.clone())),
+        Expect::Any => is_delete.then(|| Compare::exists(key.clone())),
+    });
+    txn.failure.push(RequestOp::get(key.clone()));
+    let Write {
+        space,
+        key: own_key,
+        expect,
+        change,
+        uses_reserve,
+    } = write;
+    let pending = match change {
+        WriteOperation::Put(draft) => {
+            let encoded = engine.codec.encode(space.name(), &own_key, &draft)?;
+            let lease = match draft.expires {
+                Some(expires) => {
+                    let seconds = expires.saturating_sub(engine.now()).max(1);
+                    cluster.leases.get(&cluster.client, seconds).await?
+                }
+                None => 0,
+            };
+            txn.success
+                .push(RequestOp::put(key, encoded.bytes.clone(), lease));
+            Some(cached.expect(&own_key, Some(encoded.bytes), draft, encoded.mark))
+        }
+        WriteOperation::Delete(draft) => {
+            txn.success.push(RequestOp::delete(key));
+            let mark = engine.codec.mark(space.name());
+            Some(cached.expect(&own_key, None, draft, mark))
+        }
+        WriteOperation::Check => None,
+    };
+    let change = match (&pending, is_delete) {
+        // The draft is with the pending write; what is left is enough to tell why the transaction is refused.
+        (Some(_), true) => WriteOperation::Delete(Default::default()),
+        _ => WriteOperation::Check,
+    };
+    Ok(Entry {
+        write: Write {
+            space,
+            key: own_key,
+            expect,
+            change,
+            uses_reserve,
+        },
+        pending,
+    })
+}
+
+/// The records of a transaction that is committed, once the caches show them.
+async fn committed(engine: &EngineParts, entries: Vec<Entry>, revision: Revision) -> CommitResult {
+    let mut records = Vec::new();
+    for Entry { write, pending, .. } in &entries {
+        let Some(pending) = pending else { continue };
+        shown(&write.space, revision).await;
+        records.push(pending.record(revision, &*engine.codec, write.space.name()));
+    }
+    Ok(records)
+}
+
+async fn shown(space: &Keyspace, revision: Revision) {
+    if timeout(SHOW_TIMEOUT, space.reached(revision))
+        .await
+        .is_err()
+    {
+        warn!(resource = %space.name(), revision = revision.0, "the watch of etcd lags behind a committed write");
+    }
+}
+
+/// The first expectation that did not hold.
+fn why_refused(engine: &EngineParts, entries: &[Entry], response: TxnResponse) -> WriteError {
+    let read = response.responses.into_iter().map(|op| match op.response {
+        Some(Response::Range(range)) => range.kvs.into_iter().next(),
+        _ => None,
+    });
+    for (index, (entry, kv)) in entries.iter().zip(read).enumerate() {
+        let current = kv.map(|kv| record_of(engine, &entry.write.space, &entry.write.key, kv));
+        if let Err(error) = entry.write.verify(index, current.as_ref()) {
+            return error;
+        }
+    }
+    WriteError::Remote {
+        message: "etcd refused a transaction all of whose conditions hold".into(),
+        is_known: true,
+    }
+}
+
+/// The record of a key that was read: the one of the cache if it is the same, else decoded.
+pub(super) fn record_of(
+    engine: &EngineParts,
+    space: &Keyspace,
+    key: &str,
+    kv: KeyValue,
+) -> Arc<Record> {
+    let revision = revision_of(&kv);
+    let cached = space.snapshot().get(key).cloned();
+    cached
+        .filter(|record| record.revision == revision)
+        .unwrap_or_else(|| {
+            let (draft, mark) = engine.codec.decode(space.name(), key, &kv.value);
+            Arc::new(Record::committed(key, revision, draft, mark))
+        })
+}

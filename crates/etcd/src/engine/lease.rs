@@ -1,0 +1,70 @@
+//! Leases by which records expire, shared by records that expire at about the same time.
+//!
+//! Kubernetes: one lease for at most a thousand records within `--lease-reuse-duration-seconds`, with as much on top of the
+//! time that was asked for (storage/etcd3/lease_manager.go).
+
+use std::time::Duration;
+
+use mizzen_store::WriteError;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::rejected;
+use crate::client::Client;
+use crate::messages::LeaseGrantRequest;
+
+/// How many records share a lease.
+const MAX_RECORDS: usize = 1000;
+
+/// The leases of a cluster.
+pub(super) struct Leases {
+    reuse: Duration,
+    last: Mutex<Option<Lease>>,
+}
+
+struct Lease {
+    id: i64,
+    expires: Instant,
+    n_records: usize,
+}
+
+impl Leases {
+    pub(super) fn new(reuse: Duration) -> Leases {
+        Leases {
+            reuse,
+            last: Mutex::default(),
+        }
+    }
+
+    /// A lease that lasts for `seconds` at least.
+    pub(super) async fn get(&self, client: &Client, seconds: u64) -> Result<i64, WriteError> {
+        let mut last = self.last.lock().await;
+        let now = Instant::now();
+        let needed = now + Duration::from_secs(seconds);
+        if let Some(lease) = &mut *last
+            && lease.n_records < MAX_RECORDS
+            && needed <= lease.expires
+            && lease.expires <= needed + self.extra(seconds)
+        {
+            lease.n_records += 1;
+            return Ok(lease.id);
+        }
+        let granted = seconds + self.extra(seconds).as_secs();
+        let request = LeaseGrantRequest {
+            ttl: i64::try_from(granted).unwrap_or(i64::MAX),
+            id: 0,
+        };
+        let lease = client.lease_grant(request).await.map_err(rejected)?;
+        *last = Some(Lease {
+            id: lease.id,
+            expires: now + Duration::from_secs(granted),
+            n_records: 1,
+        });
+        Ok(lease.id)
+    }
+
+    /// How much longer than asked for a lease may last: at most a twentieth, so that short times stay short.
+    fn extra(&self, seconds: u64) -> Duration {
+        self.reuse.min(Duration::from_secs(seconds / 20))
+    }
+}

@@ -1,0 +1,267 @@
+//! The store engine on etcd.
+//!
+//! etcd decides transactions. Each keyspace is a cache of the keys below one prefix: a list in pages, then one watch
+//! (`space`). A write is a transaction with conditions on revisions (`commit`), answered once the cache shows it. Reads ask
+//! etcd for its revision, and wait for the watch to reach it (`read`). Records expire by lease (`lease`), and servers agree on
+//! one that compacts (`compact`).
+//!
+//! Kubernetes: storage/etcd3 and storage/cacher together.
+//!
+//! Invariant: every call has a deadline. A watch that breaks goes on after the last revision that it has published, so that
+//! nothing is lost or published twice; if that was compacted, the keyspace is listed again and its watches expire.
+
+mod commit;
+mod compact;
+mod lease;
+mod read;
+mod space;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mizzen_store::{
+    BoxFuture, Codec, CommitResult, Engine, Expired, Feed, Keyspace, ReadError, Record, Revision,
+    Snapshot, Store, WindowLimits, Write, WriteError,
+};
+use mizzen_value::clock::Clock;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use self::compact::Compactor;
+use self::lease::Leases;
+use self::space::CachedSpace;
+use crate::client::{CallError, Client, Outcome};
+
+/// How long a read waits for the watch of a keyspace.
+///
+/// Kubernetes: blockTimeout (storage/cacher/watch_cache.go).
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How often the members that did not tell their version are asked again.
+const FEATURES_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How the engine behaves.
+pub struct EngineOptions {
+    /// Keys and values.
+    pub codec: Arc<dyn Codec>,
+    /// The clock by which the time until a record expires is computed.
+    pub clock: Arc<dyn Clock>,
+    /// How much of the past each keyspace remembers.
+    pub window: WindowLimits,
+    /// Keyspaces that are in another etcd cluster.
+    pub overrides: BTreeMap<String, Client>,
+    /// How long one lease is shared by records that expire at about the same time.
+    ///
+    /// Kubernetes: `--lease-reuse-duration-seconds`.
+    pub lease_reuse: Duration,
+    /// How long the health check waits.
+    ///
+    /// Kubernetes: `--etcd-healthcheck-timeout`.
+    pub health_timeout: Duration,
+}
+
+impl EngineOptions {
+    /// The defaults of upstream.
+    pub fn new(codec: Arc<dyn Codec>, clock: Arc<dyn Clock>) -> EngineOptions {
+        EngineOptions {
+            codec,
+            clock,
+            window: WindowLimits::default(),
+            overrides: BTreeMap::new(),
+            lease_reuse: Duration::from_secs(60),
+            health_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A store on the etcd cluster of `client`. Must be called within a tokio runtime, in which the watches run.
+pub fn store(client: Client, options: EngineOptions) -> Store {
+    let window = options.window;
+    Store::with_engine(Box::new(EtcdEngine::new(client, options)), window)
+}
+
+struct EtcdEngine(Arc<EngineParts>);
+
+struct EngineParts {
+    main: Cluster,
+    overrides: HashMap<String, Cluster>,
+    codec: Arc<dyn Codec>,
+    clock: Arc<dyn Clock>,
+    health_timeout: Duration,
+    spaces: RwLock<HashMap<Arc<str>, Arc<CachedSpace>>>,
+    /// Whether the store is closed; watches end then.
+    closed: watch::Sender<bool>,
+}
+
+/// One etcd cluster.
+struct Cluster {
+    client: Client,
+    leases: Leases,
+    compactor: Compactor,
+    /// Whether watches answer requests for their progress truthfully.
+    has_progress: Arc<AtomicBool>,
+}
+
+impl EtcdEngine {
+    fn new(client: Client, options: EngineOptions) -> EtcdEngine {
+        let closed = watch::Sender::new(false);
+        let cluster = |client: Client| {
+            let has_progress = Arc::new(AtomicBool::new(false));
+            let (asked, told) = (client.clone(), has_progress.clone());
+            tokio::spawn(until_closed(closed.subscribe(), ask_features(asked, told)));
+            Cluster {
+                leases: Leases::new(options.lease_reuse),
+                compactor: Compactor::default(),
+                client,
+                has_progress,
+            }
+        };
+        let overrides = options.overrides.into_iter();
+        EtcdEngine(Arc::new(EngineParts {
+            main: cluster(client),
+            overrides: overrides
+                .map(|(space, client)| (space, cluster(client)))
+                .collect(),
+            codec: options.codec,
+            clock: options.clock,
+            health_timeout: options.health_timeout,
+            spaces: RwLock::default(),
+            closed,
+        }))
+    }
+}
+
+impl EngineParts {
+    /// The cluster in which the keys of a keyspace are.
+    fn cluster(&self, space: &str) -> &Cluster {
+        self.overrides.get(space).unwrap_or(&self.main)
+    }
+
+    fn cached(&self, space: &Keyspace) -> Arc<CachedSpace> {
+        let spaces = self.spaces.read();
+        let cached = spaces.get(space.name());
+        cached.expect("a keyspace of this store is open").clone()
+    }
+
+    /// The Unix time in seconds.
+    fn now(&self) -> u64 {
+        u64::try_from(self.clock.now().0).unwrap_or_default()
+    }
+}
+
+impl Engine for EtcdEngine {
+    fn open(&self, feed: Feed) {
+        let parts = &self.0;
+        let name = feed.space().name().clone();
+        let cluster = parts.cluster(&name);
+        let prefix = parts.codec.prefix(&name);
+        let cached = Arc::new(CachedSpace::new(prefix, cluster.client.clone()));
+        parts.spaces.write().insert(name, cached.clone());
+        let has_progress = cluster.has_progress.clone();
+        let run = space::run(feed, cached, parts.codec.clone(), has_progress);
+        tokio::spawn(until_closed(parts.closed.subscribe(), run));
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn commit(&self, writes: Vec<Write>) -> BoxFuture<'_, CommitResult> {
+        Box::pin(commit::commit(&self.0, writes))
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a Keyspace,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<Record>>, ReadError>> {
+        Box::pin(read::get(&self.0, space, key))
+    }
+
+    fn latest<'a>(&'a self, space: &'a Keyspace) -> BoxFuture<'a, Result<Snapshot, ReadError>> {
+        Box::pin(read::latest(&self.0, space))
+    }
+
+    fn snapshot_at<'a>(
+        &'a self,
+        space: &'a Keyspace,
+        revision: Revision,
+        expired: Expired,
+    ) -> BoxFuture<'a, Result<Snapshot, ReadError>> {
+        Box::pin(read::snapshot_at(&self.0, space, revision, expired))
+    }
+
+    /// Nothing: records expire by lease.
+    fn expire(&self, _now: u64) -> BoxFuture<'_, Result<usize, WriteError>> {
+        let expired = match *self.0.closed.borrow() {
+            true => Err(WriteError::Closed),
+            false => Ok(0),
+        };
+        Box::pin(std::future::ready(expired))
+    }
+
+    fn compact(&self, _revision: Revision) -> BoxFuture<'_, bool> {
+        Box::pin(compact::compact(&self.0))
+    }
+
+    fn is_stale(&self, space: &str, record: &Record) -> bool {
+        self.0.codec.mark(space) != record.mark()
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), ReadError>> {
+        Box::pin(async move {
+            let prefix = self.0.codec.prefix("");
+            let clusters = std::iter::once(&self.0.main).chain(self.0.overrides.values());
+            for cluster in clusters {
+                let checked = cluster.client.health(&prefix, self.0.health_timeout).await;
+                checked.map_err(unavailable)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.0.closed.send_replace(true);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Drop for EtcdEngine {
+    fn drop(&mut self) {
+        self.0.closed.send_replace(true);
+    }
+}
+
+/// Asks for the versions of the members until all have told them, and whenever one did not.
+async fn ask_features(client: Client, has_progress: Arc<AtomicBool>) {
+    loop {
+        let features = client.features().await;
+        has_progress.store(features.request_watch_progress, Ordering::Release);
+        if features.unchecked.is_empty() {
+            return;
+        }
+        tokio::time::sleep(FEATURES_INTERVAL).await;
+    }
+}
+
+/// Runs until the store is closed.
+async fn until_closed(mut closed: watch::Receiver<bool>, task: impl Future<Output = ()>) {
+    tokio::select! {
+        _ = closed.wait_for(|is_closed| *is_closed) => {}
+        () = task => {}
+    }
+}
+
+fn unavailable(error: CallError) -> ReadError {
+    ReadError::Unavailable(error.message)
+}
+
+/// The error of a write that etcd did not answer, or rejected.
+fn rejected(error: CallError) -> WriteError {
+    WriteError::Remote {
+        is_known: error.outcome == Outcome::NotExecuted,
+        message: error.message,
+    }
+}

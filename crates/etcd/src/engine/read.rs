@@ -1,0 +1,159 @@
+//! Reads that have every acknowledged write, and reads of the past.
+//!
+//! The latest state of a keyspace is its cache once the watch has reached the revision that etcd has now. etcd tells how far
+//! a watch has come when it is asked, since 3.4.31 and 3.5.13. With an older etcd the keys and their revisions are read, and
+//! whatever differs from the cache.
+//!
+//! Kubernetes: consistent reads from cache (storage/cacher/ready.go, watch_progress.go).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mizzen_store::{Expired, Keyspace, ReadError, Record, Revision, Snapshot};
+use tokio::time::{Instant, sleep};
+
+use super::commit::record_of;
+use super::space::{CachedSpace, list, number, revision_from, revision_of};
+use super::{CATCH_UP_TIMEOUT, EngineParts, unavailable};
+use crate::client::CallError;
+use crate::messages::RangeRequest;
+
+/// How often etcd is asked for progress while a read waits for it.
+///
+/// Kubernetes: progressRequestPeriod (storage/cacher/watch_progress.go).
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a revision that is compacted while it is read is replaced by a later one.
+const MAX_COMPACTED: usize = 3;
+
+pub(super) async fn get(
+    engine: &EngineParts,
+    space: &Keyspace,
+    key: &str,
+) -> Result<Option<Arc<Record>>, ReadError> {
+    let cached = engine.cached(space);
+    let request = RangeRequest {
+        key: cached.key(key),
+        ..RangeRequest::default()
+    };
+    let response = cached.client.range(request).await.map_err(unavailable)?;
+    let kv = response.kvs.into_iter().next();
+    Ok(kv.map(|kv| record_of(engine, space, key, kv)))
+}
+
+pub(super) async fn latest(engine: &EngineParts, space: &Keyspace) -> Result<Snapshot, ReadError> {
+    let cached = engine.cached(space);
+    let has_progress = engine
+        .cluster(space.name())
+        .has_progress
+        .load(Ordering::Acquire);
+    if has_progress && space.revision() > Revision::ZERO {
+        let now = current_revision(&cached).await.map_err(unavailable)?;
+        if catch_up(&cached, space, now).await {
+            return Ok(space.snapshot());
+        }
+    }
+    read_through(engine, &cached, space).await
+}
+
+/// The revision of etcd, by a linearizable read of a key that is not there.
+async fn current_revision(cached: &CachedSpace) -> Result<Revision, CallError> {
+    let request = RangeRequest {
+        key: cached.prefix.clone().into(),
+        ..RangeRequest::default()
+    };
+    let header = cached.client.range(request).await?.header;
+    Ok(revision_from(header.map_or(0, |header| header.revision)))
+}
+
+/// Waits until the watch has reached `revision`. Returns whether it has in time.
+async fn catch_up(cached: &CachedSpace, space: &Keyspace, revision: Revision) -> bool {
+    if space.revision() >= revision {
+        return true;
+    }
+    let deadline = Instant::now() + CATCH_UP_TIMEOUT;
+    while Instant::now() < deadline {
+        cached.request_progress();
+        tokio::select! {
+            () = space.reached(revision) => return true,
+            () = sleep(PROGRESS_INTERVAL) => {}
+        }
+    }
+    false
+}
+
+/// Reads keys and revisions from etcd, and the values that the cache does not have.
+async fn read_through(
+    engine: &EngineParts,
+    cached: &CachedSpace,
+    space: &Keyspace,
+) -> Result<Snapshot, ReadError> {
+    for _ in 1..MAX_COMPACTED {
+        match read_at(engine, cached, space, 0).await {
+            Err(error) if error.is_compacted() => {}
+            read => return read.map_err(unavailable),
+        }
+    }
+    let read = read_at(engine, cached, space, 0).await;
+    read.map_err(unavailable)
+}
+
+pub(super) async fn snapshot_at(
+    engine: &EngineParts,
+    space: &Keyspace,
+    revision: Revision,
+    expired: Expired,
+) -> Result<Snapshot, ReadError> {
+    // A list at revision zero is one that names no revision.
+    if revision == Revision::ZERO {
+        return Err(expired.into());
+    }
+    let cached = engine.cached(space);
+    match read_at(engine, &cached, space, number(revision)).await {
+        Ok(snapshot) => {
+            space.retain(&snapshot);
+            Ok(snapshot)
+        }
+        Err(error) if error.is_compacted() => Err(expired.into()),
+        Err(error) => Err(unavailable(error)),
+    }
+}
+
+/// The keyspace at `revision`; 0 for the latest.
+async fn read_at(
+    engine: &EngineParts,
+    cached: &CachedSpace,
+    space: &Keyspace,
+    revision: i64,
+) -> Result<Snapshot, CallError> {
+    let (revision, keys) = list(cached, revision, true).await?;
+    let known = space.snapshot();
+    let has = |key: &[u8], at: Revision| {
+        let own = std::str::from_utf8(key.strip_prefix(cached.prefix.as_bytes())?).ok()?;
+        known
+            .get(own)
+            .filter(|record| record.revision == at)
+            .cloned()
+    };
+    let records: Vec<_> = keys
+        .iter()
+        .map(|kv| has(&kv.key, revision_of(kv)))
+        .collect();
+    if records.iter().all(Option::is_some) {
+        if records.len() == known.len() && revision >= known.at() {
+            return Ok(known.unchanged_until(revision));
+        }
+        return Ok(Snapshot::of_records(
+            records.into_iter().flatten(),
+            revision,
+        ));
+    }
+    let (_, kvs) = list(cached, number(revision), false).await?;
+    let records = kvs.into_iter().filter_map(|kv| {
+        let own = kv.key.strip_prefix(cached.prefix.as_bytes())?.to_vec();
+        let own = String::from_utf8(own).ok()?;
+        Some(record_of(engine, space, &own, kv))
+    });
+    Ok(Snapshot::of_records(records, revision))
+}

@@ -1,0 +1,350 @@
+//! One keyspace as a cache: a list in pages, then a watch that goes on for ever.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mizzen_store::{Codec, Draft, Event, Feed, FeedChange, KeyMark, Record, Revision};
+use parking_lot::Mutex;
+use tracing::{debug, warn};
+
+use crate::client::{CallError, Client, ProgressRequester, Watch};
+use crate::messages::{self, EventType, KeyValue, RangeRequest, WatchCreateRequest, WatchResponse};
+
+/// How many keys are listed at once.
+///
+/// Kubernetes: the first page of the watch cache's list has 10,000 (storage/cacher/lister_watcher.go).
+const PAGE: i64 = 10_000;
+
+/// The pauses between attempts to list or watch.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What readers and writers of a keyspace share with the task that fills it.
+pub(super) struct CachedSpace {
+    /// The prefix of its keys.
+    pub(super) prefix: String,
+    pub(super) client: Client,
+    /// Writes of this process whose events have not come yet, by key.
+    pending: Mutex<HashMap<Arc<str>, Vec<Arc<PendingWrite>>>>,
+    /// Asks the watch that runs for its progress.
+    progress: Mutex<Option<ProgressRequester>>,
+}
+
+/// A write of this process that etcd may commit: its event need not be decoded.
+pub(super) struct PendingWrite {
+    key: Arc<str>,
+    /// The value; none for a delete.
+    bytes: Option<Bytes>,
+    content: Mutex<Option<(Draft, KeyMark)>>,
+    /// The record that was published.
+    record: Mutex<Option<Arc<Record>>>,
+}
+
+/// Takes a pending write out again when its writer has its answer.
+pub(super) struct PendingGuard {
+    space: Arc<CachedSpace>,
+    write: Arc<PendingWrite>,
+}
+
+impl CachedSpace {
+    pub(super) fn new(prefix: String, client: Client) -> CachedSpace {
+        CachedSpace {
+            prefix,
+            client,
+            pending: Mutex::default(),
+            progress: Mutex::default(),
+        }
+    }
+
+    /// The key in etcd.
+    pub(super) fn key(&self, key: &str) -> Bytes {
+        [self.prefix.as_str(), key].concat().into()
+    }
+
+    /// All keys of this keyspace.
+    pub(super) fn range(&self) -> RangeRequest {
+        RangeRequest {
+            key: self.prefix.clone().into(),
+            range_end: end_of(&self.prefix),
+            ..RangeRequest::default()
+        }
+    }
+
+    /// The key within the keyspace.
+    fn own_key<'a>(&self, kv: &'a KeyValue) -> Option<&'a str> {
+        let key = kv.key.strip_prefix(self.prefix.as_bytes())?;
+        std::str::from_utf8(key).ok()
+    }
+
+    /// Expects the event of a write that is about to be sent. `bytes` is none for a delete.
+    pub(super) fn expect(
+        self: &Arc<CachedSpace>,
+        key: &Arc<str>,
+        bytes: Option<Bytes>,
+        draft: Draft,
+        mark: KeyMark,
+    ) -> PendingGuard {
+        let write = Arc::new(PendingWrite {
+            key: key.clone(),
+            bytes,
+            content: Mutex::new(Some((draft, mark))),
+            record: Mutex::default(),
+        });
+        let mut pending = self.pending.lock();
+        let writes = pending.entry(key.clone()).or_default();
+        writes.push(write.clone());
+        PendingGuard {
+            space: self.clone(),
+            write,
+        }
+    }
+
+    /// The pending write that led to a change, if this process made it.
+    fn pending(&self, key: &str, bytes: Option<&Bytes>) -> Option<Arc<PendingWrite>> {
+        let pending = self.pending.lock();
+        let mut writes = pending.get(key)?.iter();
+        let write = writes.find(|write| write.bytes.as_ref() == bytes)?;
+        Some(write.clone())
+    }
+
+    /// Asks etcd how far the watch has come.
+    pub(super) fn request_progress(&self) {
+        if let Some(progress) = &*self.progress.lock() {
+            progress.request_progress();
+        }
+    }
+}
+
+impl PendingGuard {
+    /// The record of `revision`, as it was published; or made now, if the cache has not shown it.
+    pub(super) fn record(&self, revision: Revision, codec: &dyn Codec, space: &str) -> Arc<Record> {
+        let published = self.write.record.lock().take();
+        if let Some(record) = published.filter(|record| record.revision == revision) {
+            return record;
+        }
+        let content = self.write.content.lock().take();
+        let (draft, mark) = content.unwrap_or_else(|| match &self.write.bytes {
+            Some(bytes) => codec.decode(space, &self.write.key, bytes),
+            None => (Draft::default(), KeyMark::PLAIN),
+        });
+        Arc::new(Record::committed(
+            self.write.key.clone(),
+            revision,
+            draft,
+            mark,
+        ))
+    }
+}
+
+impl Drop for PendingGuard {
+    fn drop(&mut self) {
+        let mut pending = self.space.pending.lock();
+        if let Some(writes) = pending.get_mut(&self.write.key) {
+            writes.retain(|write| !Arc::ptr_eq(write, &self.write));
+            if writes.is_empty() {
+                pending.remove(&self.write.key);
+            }
+        }
+    }
+}
+
+/// Fills a keyspace for ever.
+pub(super) async fn run(
+    feed: Feed,
+    cached: Arc<CachedSpace>,
+    codec: Arc<dyn Codec>,
+    has_progress: Arc<AtomicBool>,
+) {
+    let mut filler = Filler {
+        feed,
+        cached,
+        codec,
+        has_progress,
+        pause: FIRST_PAUSE,
+    };
+    loop {
+        if let Err(error) = filler.list().await {
+            filler.wait(&error, "etcd cannot be listed").await;
+            continue;
+        }
+        // Ends when what follows the last revision was compacted.
+        while let Err(error) = filler.watch().await {
+            filler.cached.progress.lock().take();
+            if error.is_compacted() {
+                debug!(resource = %filler.feed.space().name(), "history was compacted, listing again");
+                break;
+            }
+            filler.wait(&error, "watch of etcd ended").await;
+        }
+    }
+}
+
+struct Filler {
+    feed: Feed,
+    cached: Arc<CachedSpace>,
+    codec: Arc<dyn Codec>,
+    has_progress: Arc<AtomicBool>,
+    pause: Duration,
+}
+
+impl Filler {
+    async fn wait(&mut self, error: &CallError, event: &'static str) {
+        // A watch ends now and then; what goes on failing is told.
+        if self.pause > FIRST_PAUSE {
+            warn!(resource = %self.feed.space().name(), error = error.message, "{event}");
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LAST_PAUSE);
+    }
+
+    /// Replaces what the keyspace has by what etcd has.
+    async fn list(&mut self) -> Result<(), CallError> {
+        let (revision, kvs) = list(&self.cached, 0, false).await?;
+        self.pause = FIRST_PAUSE;
+        let (cached, codec) = (&self.cached, &self.codec);
+        let space = self.feed.space().name().clone();
+        let records = kvs.into_iter().filter_map(|kv| {
+            let key = cached.own_key(&kv)?.into();
+            Some((key, revision_of(&kv), kv.value))
+        });
+        self.feed.replace(revision, records, |key, value| {
+            codec.decode(&space, key, &value)
+        });
+        Ok(())
+    }
+
+    /// Follows all changes after the revision of the keyspace, until the watch breaks.
+    async fn watch(&mut self) -> Result<(), CallError> {
+        let range = self.cached.range();
+        let after = self.feed.space().revision();
+        let request = WatchCreateRequest {
+            key: range.key,
+            range_end: range.range_end,
+            start_revision: number(after) + 1,
+            progress_notify: true,
+            fragment: true,
+            ..WatchCreateRequest::default()
+        };
+        let mut watch: Watch = self.cached.client.watch(request).await?;
+        *self.cached.progress.lock() = Some(watch.progress_requester());
+        loop {
+            let response = watch.next().await?;
+            self.pause = FIRST_PAUSE;
+            self.apply(response);
+        }
+    }
+
+    fn apply(&mut self, response: WatchResponse) {
+        let space = self.feed.space().name().clone();
+        if response.events.is_empty() {
+            // Kubernetes: what an old etcd tells of progress may be ahead of its events.
+            let told = response
+                .header
+                .filter(|_| self.has_progress.load(Ordering::Acquire));
+            let revision = told.map_or(0, |header| header.revision);
+            self.feed.apply([], revision_from(revision));
+            return;
+        }
+        let mut writes: Vec<(Arc<PendingWrite>, Revision)> = Vec::new();
+        let mut last = Revision::ZERO;
+        let mut changes = Vec::with_capacity(response.events.len());
+        for event in response.events {
+            let Some(change) = self.change(&space, event, &mut writes) else {
+                continue;
+            };
+            last = change.revision;
+            changes.push(change);
+        }
+        let events = self.feed.apply(changes, last);
+        for (write, revision) in writes {
+            write.publish(&events, revision);
+        }
+    }
+
+    /// The change of an event. Adds the write of this process that made it to `writes`.
+    fn change(
+        &self,
+        space: &str,
+        event: messages::Event,
+        writes: &mut Vec<(Arc<PendingWrite>, Revision)>,
+    ) -> Option<FeedChange> {
+        let is_put = event.r#type == i32::from(EventType::Put);
+        let kv = event.kv?;
+        let key = self.cached.own_key(&kv)?;
+        let write = self.cached.pending(key, is_put.then_some(&kv.value));
+        let put = is_put.then(|| {
+            let known = write.as_ref().and_then(|write| write.content.lock().take());
+            known.unwrap_or_else(|| self.codec.decode(space, key, &kv.value))
+        });
+        let revision = revision_of(&kv);
+        writes.extend(write.map(|write| (write, revision)));
+        Some(FeedChange {
+            key: key.into(),
+            revision,
+            put,
+        })
+    }
+}
+
+impl PendingWrite {
+    /// Keeps the record that was published for this write, if it is the one of `revision`.
+    fn publish(&self, events: &[Event], revision: Revision) {
+        let mine = |event: &&Event| event.revision == revision && event.record.key == self.key;
+        if let Some(event) = events.iter().find(mine) {
+            *self.record.lock() = Some(event.record.clone());
+        }
+    }
+}
+
+/// All keys of a keyspace at `revision`, or at the latest one if that is 0, page by page.
+pub(super) async fn list(
+    cached: &CachedSpace,
+    revision: i64,
+    keys_only: bool,
+) -> Result<(Revision, Vec<KeyValue>), CallError> {
+    let mut kvs: Vec<KeyValue> = Vec::new();
+    let mut request = RangeRequest {
+        limit: PAGE,
+        revision,
+        keys_only,
+        ..cached.range()
+    };
+    loop {
+        let page = cached.client.range(request.clone()).await?;
+        if request.revision == 0 {
+            request.revision = page.header.map_or(0, |header| header.revision);
+        }
+        let more = page.more && !page.kvs.is_empty();
+        kvs.extend(page.kvs);
+        match kvs.last().filter(|_| more) {
+            // The key that follows immediately.
+            Some(last) => request.key = [&last.key[..], &[0]].concat().into(),
+            None => return Ok((revision_from(request.revision), kvs)),
+        }
+    }
+}
+
+/// The first key that does not begin with `prefix`.
+fn end_of(prefix: &str) -> Bytes {
+    let mut end = prefix.as_bytes().to_vec();
+    let last = end.last_mut().expect("a prefix ends with a slash");
+    *last += 1;
+    end.into()
+}
+
+/// The revision in which a key was written, or deleted.
+pub(super) fn revision_of(kv: &KeyValue) -> Revision {
+    revision_from(kv.mod_revision)
+}
+
+pub(super) fn revision_from(number: i64) -> Revision {
+    Revision(u64::try_from(number).unwrap_or_default())
+}
+
+/// A revision as etcd writes it.
+pub(super) fn number(revision: Revision) -> i64 {
+    i64::try_from(revision.0).unwrap_or(i64::MAX)
+}
