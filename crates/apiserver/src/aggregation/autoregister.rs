@@ -1,10 +1,15 @@
 //! An APIService for each version of a group that this server serves itself.
 //!
 //! Those of built-in groups are created at the start; changes by an administrator stay until the next start. Those of custom
-//! groups are created and deleted with the groups, and restored if they are deleted. So are those of other servers in this
-//! process, but an APIService with a Service takes precedence.
+//! groups are created and deleted with the groups, and restored if they are deleted. Those of other servers in this process
+//! are restored, too, but an APIService with a Service takes precedence.
+//!
+//! Kubernetes: every server of a cluster deletes APIServices with the label `true` that it does not know, and with
+//! `onstart` only those that were there when it started (kube-aggregator/pkg/controllers/autoregister). Only this process
+//! knows the servers in it, so theirs have `onstart`.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use mizzen_value::{Str, Value, value};
 use tokio::task::JoinSet;
@@ -21,6 +26,7 @@ const ALWAYS: &str = "true";
 /// Creates the missing APIServices of built-in groups, concurrently, so that they share one disk sync.
 pub(super) async fn built_in(server: &Server) -> Result<(), String> {
     let mut running = JoinSet::new();
+    let mut names = HashSet::new();
     // Kubernetes: the group of APIServices itself has no APIService.
     let groups = server.0.catalog.groups();
     let groups = groups.iter().filter(|group| {
@@ -35,12 +41,14 @@ pub(super) async fn built_in(server: &Server) -> Result<(), String> {
             priority: discovery::priority(&group.name, &version.name),
             yields: false,
         };
+        names.insert(desired.name());
         let server = server.clone();
         running.spawn(async move { ensure(&server, &desired, AT_START).await });
     }
     while let Some(done) = running.join_next().await {
         done.map_err(|error| error.to_string())??;
     }
+    delete_superfluous(server, AT_START, &names).await;
     Ok(())
 }
 
@@ -63,16 +71,23 @@ pub(super) async fn custom(server: &Server) {
     });
     let desired: Vec<DesiredApiService> = versions.chain(locals).collect();
     for service in &desired {
-        if let Err(problem) = ensure(server, service, ALWAYS).await {
+        let label = if service.yields { AT_START } else { ALWAYS };
+        if let Err(problem) = ensure(server, service, label).await {
             tracing::warn!(%problem, "failed to register an APIService");
         }
     }
     let names: HashSet<String> = desired.iter().map(|service| service.name()).collect();
+    delete_superfluous(server, ALWAYS, &names).await;
+}
+
+/// Deletes APIServices with a label that are none of `names`. One with a Service belongs to an administrator, whatever its
+/// label says.
+async fn delete_superfluous(server: &Server, label: &str, names: &HashSet<String>) {
     let table = server.0.aggregation.configured.table(&server.0.registry);
-    for entry in &table.entries {
-        // One with a Service belongs to an administrator, whatever its label says.
-        let is_ours = managed_label(entry) == ALWAYS && entry.service.is_none();
-        if is_ours && !names.contains(entry.name.as_str()) {
+    let is_managed =
+        |entry: &&Arc<ApiService>| managed_label(entry) == label && entry.service.is_none();
+    for entry in table.entries.iter().filter(is_managed) {
+        if !names.contains(entry.name.as_str()) {
             server.ask("DELETE", &path(&entry.name), None).await;
         }
     }
