@@ -14,7 +14,7 @@ use crate::Resource;
 use crate::header::Header;
 
 /// What is attached to a record: its header, or why it cannot be decoded.
-pub(crate) type Attached = Result<Header, Box<str>>;
+pub(crate) type Attached = Result<Header, Box<Status>>;
 
 /// The header of a record, decoded the first time if the writer did not leave it.
 pub(crate) fn header<'a>(resource: &Resource, record: &'a Record) -> Result<&'a Header, Status> {
@@ -23,13 +23,13 @@ pub(crate) fn header<'a>(resource: &Resource, record: &'a Record) -> Result<&'a 
         Err(problem) => {
             let (space, key, revision) = (resource.space().name(), &record.key, record.revision.0);
             error!(resource = %space, %key, revision, error = problem, "stored object cannot be decoded");
-            Err(problem.into())
+            // Kubernetes: the decoder's error has no reason (storage/etcd3/store.go, recordDecodeError).
+            Err(Box::new(Status::unknown(problem)))
         }
     });
-    attached.as_ref().map_err(|problem| {
+    attached.as_ref().map_err(|error| {
         resource.space().count_decode_error();
-        // Kubernetes: the decoder's error has no reason (storage/etcd3/store.go, recordDecodeError).
-        Status::unknown(&**problem)
+        (**error).clone()
     })
 }
 

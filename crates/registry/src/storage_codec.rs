@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use bytes::Bytes;
-use mizzen_object::{GroupVersionKind, Kind, decode, default, proto, schema};
+use mizzen_object::{GroupVersionKind, Kind, Status, decode, default, proto, schema};
 use mizzen_store::{Codec, Draft, EncodedRecord, EncryptionError, KeyMark};
 use mizzen_value::json;
 use tracing::error;
@@ -67,7 +67,7 @@ impl StorageCodec {
         }
     }
 
-    /// The same, with objects of `kind` in another keyspace that is no resource: `masterleases`.
+    /// The same, with objects of `kind` in a keyspace that is no resource: `masterleases`, `ranges`.
     pub fn with_keyspace(mut self, space: &str, kind: &Kind) -> StorageCodec {
         let version = StoredVersion {
             kind: kind.clone(),
@@ -101,7 +101,10 @@ impl Codec for StorageCodec {
             Some(versions) => decode_typed(versions, bytes),
             None => decode_custom(bytes),
         };
-        let draft = decoded.unwrap_or_else(|problem| undecodable(space, key, bytes, &problem));
+        let draft = decoded.unwrap_or_else(|problem| {
+            // Kubernetes: the decoder's error has no reason.
+            undecodable(space, key, bytes, Status::unknown(problem))
+        });
         (draft, KeyMark::PLAIN)
     }
 
@@ -116,12 +119,12 @@ impl fmt::Debug for StorageCodec {
     }
 }
 
-/// The draft of bytes that cannot be decoded: `problem` is the error of each reader. It is logged.
-pub fn undecodable(space: &str, key: &str, bytes: &Bytes, problem: &str) -> Draft {
-    error!(resource = %space, %key, error = problem, "stored object cannot be decoded");
+/// The draft of bytes that cannot be decoded: each of its readers gets `error`, which is logged.
+pub fn undecodable(space: &str, key: &str, bytes: &Bytes, error: Status) -> Draft {
+    error!(resource = %space, %key, error = error.message, "stored object cannot be decoded");
     Draft {
         value: bytes.clone(),
-        attachment: Some(Box::new(Attached::Err(problem.into()))),
+        attachment: Some(Box::new(Attached::Err(Box::new(error)))),
         ..Draft::default()
     }
 }

@@ -78,7 +78,7 @@ fn an_object_that_is_not_readable_is_an_error_for_its_readers() {
     ] {
         let draft = decode(text);
         let attached = draft.attachment.unwrap().downcast::<Attached>().unwrap();
-        assert_eq!(attached.err().as_deref(), Some(expected));
+        assert_eq!(attached.err().unwrap().message, expected);
         assert_eq!((draft.value, draft.stamp), (text.into(), None));
     }
 }
