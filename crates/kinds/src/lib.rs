@@ -12,11 +12,13 @@ mod apps;
 mod batch;
 mod extensions;
 mod groups;
+mod range_allocation;
 mod retired;
 
 pub use groups::{requested_groups, requested_name};
 pub use mizzen_apiextensions::Behaviour;
 pub use mizzen_schemas::object_meta;
+pub use range_allocation::range_allocation;
 pub use retired::{LegacyKind, legacy_kinds, was_served};
 
 use std::collections::HashMap;
