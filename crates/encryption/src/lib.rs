@@ -2,8 +2,8 @@
 //!
 //! `configuration` decodes the file and `validate` validates it; `rules` select the provider of a resource. `cipher/` has
 //! the ciphers, `kms/` the KMS v2 plug-ins, `marks` numbers keys, `reload` reloads a changed file, `metrics` has the
-//! metrics. Records look as in etcd: a prefix with the provider and the key, then the ciphertext. Ciphers that can
-//! authenticate data authenticate the storage path.
+//! metrics, `codec` encrypts records in etcd. Records on disk look as there: a prefix with the provider and the key, then
+//! the ciphertext. Ciphers that can authenticate data authenticate the storage path.
 //!
 //! Invariant: a record that cannot be encrypted is rejected; it is never written in plain text.
 //!
@@ -36,6 +36,7 @@
 //! ```
 
 mod cipher;
+mod codec;
 mod configuration;
 mod kms;
 mod marks;
@@ -59,6 +60,7 @@ use mizzen_value::clock::{Clock, Random, uuid};
 use ring::digest::{SHA256, digest};
 use tokio::runtime::Handle;
 
+pub use codec::EncryptedCodec;
 pub use configuration::EncryptionConfigurationError;
 pub use owner::check_owner;
 

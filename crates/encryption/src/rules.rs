@@ -187,10 +187,7 @@ impl EncryptionRules {
         encrypted: &[u8],
     ) -> Result<(Vec<u8>, KeyMark), EncryptionError> {
         let providers = self.providers(space);
-        if providers
-            .iter()
-            .all(|provider| matches!(**provider, Provider::Identity))
-        {
+        if providers.is_empty() {
             return Err(EncryptionError(
                 "identity transformer tried to read encrypted data".into(),
             ));

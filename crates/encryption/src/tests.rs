@@ -15,7 +15,7 @@ fn key(byte: u8, length: usize) -> String {
 }
 
 /// A provider with one key, named after its byte.
-fn keyed(method: &str, byte: u8) -> String {
+pub(crate) fn keyed(method: &str, byte: u8) -> String {
     format!(
         "{{{method}: {{keys: [{{name: key{byte}, secret: {}}}]}}}}",
         key(byte, 32)
@@ -23,7 +23,7 @@ fn keyed(method: &str, byte: u8) -> String {
 }
 
 /// A file of entries: resources and providers.
-fn file(entries: &[(&str, &str)]) -> String {
+pub(crate) fn file(entries: &[(&str, &str)]) -> String {
     let entries = entries.iter().map(|(resources, providers)| {
         format!("- resources: [{resources}]\n  providers: [{providers}]\n")
     });
@@ -33,7 +33,7 @@ fn file(entries: &[(&str, &str)]) -> String {
     )
 }
 
-async fn start(text: &str) -> Result<Arc<Encryption>, EncryptionConfigurationError> {
+pub(crate) async fn start(text: &str) -> Result<Arc<Encryption>, EncryptionConfigurationError> {
     start_at(&PathBuf::from("a file"), text).await
 }
 

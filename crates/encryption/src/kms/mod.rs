@@ -202,4 +202,4 @@ impl Kms {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

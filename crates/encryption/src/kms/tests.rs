@@ -13,7 +13,7 @@ use super::*;
 use test_plugin::TestPlugin;
 
 #[path = "test_plugin.rs"]
-mod test_plugin;
+pub(crate) mod test_plugin;
 
 const PATH: &[u8] = b"/registry/secrets/default/test";
 const TIMEOUT: Duration = Duration::from_secs(3);
