@@ -11,9 +11,9 @@
 //! }
 //! ```
 //!
-//! The program is that of `MIZZEN_ETCD`; without it, those that are there of `etcd` on the `PATH` and `tools/etcd-3.5` in
-//! the target directory (`./check` installs both), and a test runs on each. Without any a test says SKIPPED and passes,
-//! except in CI (`CI=true`), where it fails.
+//! The program is that of `MIZZEN_ETCD`. Without it a test runs on each of two: `etcd` on the `PATH`, or that of the
+//! distribution which `./check` unpacks in the target directory, and `tools/etcd-3.5` there, which is PyPI's. If neither is
+//! there, a test says SKIPPED and passes, except in CI (`CI=true`), where it fails.
 //!
 //! A cluster has its data in a temporary directory and listens on 127.0.0.1 only. Dropping it kills its members.
 
@@ -75,13 +75,13 @@ pub(crate) fn installed() -> Vec<Etcd> {
     let programs = match std::env::var_os("MIZZEN_ETCD") {
         Some(program) => vec![PathBuf::from(program)],
         None => {
+            let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tools");
             let path = std::env::var_os("PATH").unwrap_or_default();
             let on_path = std::env::split_paths(&path).map(|dir| dir.join("etcd"));
-            let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
-            let tool = target.map(|target| target.join("tools/etcd-3.5"));
-            let on_path = on_path.into_iter().find(|program| program.is_file());
-            let tool = tool.filter(|program| program.is_file());
-            on_path.into_iter().chain(tool).collect()
+            let mut distribution = on_path.chain([tools.join("etcd-server/usr/bin/etcd")]);
+            let distribution = distribution.find(|program| program.is_file());
+            let pypi = Some(tools.join("etcd-3.5")).filter(|program| program.is_file());
+            distribution.into_iter().chain(pypi).collect()
         }
     };
     if programs.is_empty() {
