@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::future::Future;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::Uri;
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use mizzen_transport::{ClientIdentity, Connector, SendError, Target, TransportStream, Trust};
 use mizzen_value::clock::Clock;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
@@ -43,6 +46,8 @@ struct DialerInner {
     dial_timeout: Duration,
     keepalive_time: Duration,
     keepalive_timeout: Duration,
+    /// What ended the last connection.
+    last_error: Mutex<Option<String>>,
 }
 
 #[derive(Clone)]
@@ -84,12 +89,19 @@ impl Dialer {
             dial_timeout: config.dial_timeout,
             keepalive_time: config.keepalive_time,
             keepalive_timeout: config.keepalive_timeout,
+            last_error: Mutex::default(),
         })))
     }
 
     /// The endpoint as a URL.
     pub(super) fn endpoint(&self) -> String {
         self.0.uri.to_string().trim_end_matches('/').to_owned()
+    }
+
+    /// Why the last connection ended, if that is known: a TLS alert may come after the handshake, and calls only see a stream
+    /// that is closed.
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.0.last_error.lock().clone()
     }
 
     /// A channel that connects when it is first used, and again when its connection has ended.
@@ -104,14 +116,22 @@ impl Dialer {
             .connect_with_connector_lazy(self.clone())
     }
 
-    async fn dial(self) -> Result<TransportStream, DialError> {
+    async fn dial(self) -> Result<MemberStream, DialError> {
         let limit = self.0.dial_timeout;
         let connected = timeout(limit, async {
             let mut connector = self.0.connector()?;
             connector.call(self.0.uri.clone()).await
         });
         let reason = match connected.await {
-            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Ok(stream)) => {
+                *self.0.last_error.lock() = None;
+                let dialer = self.0;
+                return Ok(MemberStream {
+                    stream,
+                    dialer,
+                    failed_write: None,
+                });
+            }
             Ok(Err(SendError(reason))) => reason,
             Err(_) => format!("no connection within {limit:?}"),
         };
@@ -156,9 +176,9 @@ fn read(path: &Path) -> Result<Vec<u8>, SendError> {
 }
 
 impl Service<Uri> for Dialer {
-    type Response = TransportStream;
+    type Response = MemberStream;
     type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<TransportStream, DialError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<MemberStream, DialError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
         Poll::Ready(Ok(()))
@@ -166,5 +186,93 @@ impl Service<Uri> for Dialer {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         Box::pin(self.clone().dial())
+    }
+}
+
+/// A connection that remembers why it ended.
+///
+/// A member that closes a connection says why before, as with a TLS alert about the client certificate, which comes after
+/// the handshake. So when a write fails, what is still to be read is read first, and then the failure is returned.
+pub(super) struct MemberStream {
+    stream: TransportStream,
+    dialer: Arc<DialerInner>,
+    failed_write: Option<io::Error>,
+}
+
+impl MemberStream {
+    fn record(&self, error: &io::Error) {
+        *self.dialer.last_error.lock() = Some(error.to_string());
+    }
+
+    /// Returns the error of a write that failed once the connection has been read to its end. That is soon: both sides of a
+    /// socket fail together.
+    fn fail_write(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let mut bytes = [0; 4096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match ready!(Pin::new(&mut self.stream).poll_read(context, buffer.unfilled())) {
+                Ok(()) if !buffer.filled().is_empty() => {}
+                Ok(()) => break,
+                Err(error) => {
+                    self.record(&error);
+                    break;
+                }
+            }
+        }
+        let broken = || io::ErrorKind::BrokenPipe.into();
+        Poll::Ready(self.failed_write.take().unwrap_or_else(broken))
+    }
+
+    /// Writes, unless a write has failed before.
+    fn poll_write_with<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut TransportStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if self.failed_write.is_none() {
+            match write(Pin::new(&mut self.stream), context) {
+                Poll::Ready(Err(error)) => {
+                    self.record(&error);
+                    self.failed_write = Some(error);
+                }
+                written => return written,
+            }
+        }
+        self.fail_write(context).map(Err)
+    }
+}
+
+impl Read for MemberStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if let Poll::Ready(Err(error)) = &read {
+            this.record(error);
+        }
+        read
+    }
+}
+
+impl Write for MemberStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.poll_write_with(context, |stream, context| stream.poll_write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.poll_write_with(context, TransportStream::poll_flush)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }

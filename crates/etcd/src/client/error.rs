@@ -117,11 +117,15 @@ impl CallError {
         CallError::not_executed(Code::OutOfRange, FUTURE_REVISION)
     }
 
-    /// The error of a call to the member at `endpoint`.
-    pub(super) fn from_status(status: &Status, endpoint: &str) -> CallError {
+    /// The error of a call to the member at `endpoint`, whose last connection ended because of `last_error`.
+    pub(super) fn from_status(
+        status: &Status,
+        endpoint: &str,
+        last_error: Option<String>,
+    ) -> CallError {
         // Only the transport puts a source into a status; one that the server sent has none.
         match status.source() {
-            Some(cause) => from_transport(cause, endpoint),
+            Some(cause) => from_transport(cause, endpoint, last_error),
             None => from_server(status),
         }
     }
@@ -160,7 +164,11 @@ fn from_server(status: &Status) -> CallError {
     }
 }
 
-fn from_transport(first: &(dyn Error + 'static), endpoint: &str) -> CallError {
+fn from_transport(
+    first: &(dyn Error + 'static),
+    endpoint: &str,
+    last_error: Option<String>,
+) -> CallError {
     let mut cause = first;
     let mut outcome = Outcome::Unknown;
     loop {
@@ -182,9 +190,10 @@ fn from_transport(first: &(dyn Error + 'static), endpoint: &str) -> CallError {
             None => break,
         }
     }
+    let reason = last_error.unwrap_or_else(|| cause.to_string());
     CallError {
         code: Code::Unavailable,
-        message: format!("connection to {endpoint}: {cause}"),
+        message: format!("connection to {endpoint}: {reason}"),
         outcome,
     }
 }
@@ -195,7 +204,8 @@ mod tests {
 
     #[track_caller]
     fn check(code: Code, message: &str, expected: Outcome) -> CallError {
-        let error = CallError::from_status(&Status::new(code, message), "http://127.0.0.1:2379");
+        let endpoint = "http://127.0.0.1:2379";
+        let error = CallError::from_status(&Status::new(code, message), endpoint, None);
         assert_eq!(error.outcome, expected, "{code:?}: {message}");
         error
     }

@@ -24,8 +24,9 @@ pub(super) const MAX_SEND: usize = 2 << 20;
 /// There is none on what is received but that of the protocol.
 const MAX_RECEIVE: usize = i32::MAX as usize;
 
-/// How many watches share a connection. etcd before 3.5.9 and 3.4.25 accepts 250 streams on a connection with TLS and lets
-/// the rest wait, and calls with them; so watches have connections of their own.
+/// How many watches share a connection. etcd before 3.4.20 and 3.5.5 accepts 250 streams on a connection with TLS and lets
+/// the rest wait, calls among them; before 3.4.25 and 3.5.8 many reads starve the watches of their connection (its issue
+/// 15402). So watches have connections of their own.
 const MAX_WATCHES_PER_CONNECTION: usize = 100;
 
 /// How long a member that failed is left alone, at first and at most.
@@ -38,11 +39,14 @@ pub(super) struct Method {
     pub(super) path: &'static str,
     /// Whether it changes nothing, so that it may be called again.
     pub(super) is_read: bool,
+    /// Whether a member without a leader is to reject it, and not to wait for one.
+    pub(super) needs_leader: bool,
 }
 
 pub(super) const RANGE: Method = Method {
     path: "/etcdserverpb.KV/Range",
     is_read: true,
+    needs_leader: true,
 };
 
 /// A member, and how it is reached.
@@ -93,7 +97,10 @@ impl Member {
         R: Message + Default + 'static,
     {
         let mut grpc = client(&self.calls);
-        let mut request = require_leader(request);
+        let mut request = match method.needs_leader {
+            true => require_leader(request),
+            false => Request::new(request),
+        };
         request.set_timeout(deadline.saturating_duration_since(Instant::now()));
         let response = timeout_at(deadline, async {
             grpc.ready().await.map_err(transport_status)?;
@@ -103,9 +110,14 @@ impl Member {
         });
         match response.await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(CallError::from_status(&status, &self.endpoint)),
+            Ok(Err(status)) => Err(self.error(&status)),
             Err(_) => Err(CallError::deadline_exceeded(&self.endpoint)),
         }
+    }
+
+    /// The error of a call to this member.
+    pub(super) fn error(&self, status: &Status) -> CallError {
+        CallError::from_status(status, &self.endpoint, self.dialer.last_error())
     }
 
     /// A connection for one more watch.
@@ -158,8 +170,9 @@ impl Member {
                     ..RangeRequest::default()
                 };
                 let deadline = Instant::now() + probe_timeout;
-                let answer: Result<RangeResponse, _> = member.call(RANGE, probe, deadline).await;
-                if answer.is_ok() {
+                let answer: Result<RangeResponse, CallError> =
+                    member.call(RANGE, probe, deadline).await;
+                if !answer.is_err_and(|error| error.is_about_the_member()) {
                     member.succeeded();
                     return;
                 }

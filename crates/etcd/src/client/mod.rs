@@ -1,6 +1,6 @@
 //! Calls etcd over gRPC: several endpoints, TLS, deadlines, and a clear answer to whether a failed write may have happened.
 //!
-//! A [`Client`] has one [`Member`] per endpoint. A call goes to the next member of those that answer. If that member cannot
+//! A [`Client`] has one `Member` per endpoint. A call goes to the next member of those that answer. If that member cannot
 //! be reached or has no leader, the call goes to another as long as nothing can be executed twice: a read always, a write
 //! only if the error proves that it was not executed ([`Outcome::NotExecuted`]). A member that failed is asked in the
 //! background until it answers a linearizable read, and the others are preferred meanwhile.
@@ -44,12 +44,14 @@ const LEASE_REVOKE: Method = write("/etcdserverpb.Lease/LeaseRevoke");
 const STATUS: Method = Method {
     path: "/etcdserverpb.Maintenance/Status",
     is_read: true,
+    needs_leader: false,
 };
 
 const fn write(path: &'static str) -> Method {
     Method {
         path,
         is_read: false,
+        needs_leader: true,
     }
 }
 
@@ -177,7 +179,11 @@ impl Client {
 
     /// Reads keys.
     pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, CallError> {
-        self.call(RANGE, request).await
+        let method = Method {
+            needs_leader: !request.serializable,
+            ..RANGE
+        };
+        self.call(method, request).await
     }
 
     /// Executes a transaction.
@@ -297,6 +303,8 @@ impl Client {
             };
             if error.is_about_the_member() {
                 member.failed(&error, self.call_timeout);
+            } else {
+                member.succeeded();
             }
             let is_safe = is_read || error.outcome == Outcome::NotExecuted;
             if !error.is_unavailable() || !is_safe || attempt == MAX_ROUNDS * n_members {

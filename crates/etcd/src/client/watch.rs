@@ -66,7 +66,7 @@ impl Watch {
         });
         let (responses, first) = match begun.await {
             Ok(Ok(begun)) => begun,
-            Ok(Err(status)) => return Err(CallError::from_status(&status, &member.endpoint)),
+            Ok(Err(status)) => return Err(member.error(&status)),
             Err(_) => return Err(CallError::deadline_exceeded(&member.endpoint)),
         };
         match first {
@@ -94,7 +94,7 @@ impl Watch {
                 Ok(Some(response)) => response,
                 Ok(None) => return Err(ended(&self.member.endpoint)),
                 Err(status) => {
-                    let error = CallError::from_status(&status, &self.member.endpoint);
+                    let error = self.member.error(&status);
                     if error.is_about_the_member() {
                         self.member.failed(&error, self.probe_timeout);
                     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mizzen_etcd::client::Outcome;
-use mizzen_etcd::messages::{RequestOp, WatchCreateRequest};
+use mizzen_etcd::client::{Client, Outcome};
+use mizzen_etcd::messages::{RangeRequest, RequestOp, WatchCreateRequest};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::calls::{get, put, unconditional};
@@ -159,5 +159,53 @@ async fn without_a_quorum_calls_end_by_their_deadline() {
             .await
             .expect_err("no quorum");
         cluster.restart(0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_watch_of_a_paused_member_ends_when_it_answers_no_ping() {
+    for etcd in server::installed() {
+        let cluster = etcd.start(three()).await;
+        let mut config = cluster.config();
+        config.keepalive_time = Duration::from_secs(1);
+        config.keepalive_timeout = Duration::from_secs(1);
+        let client = Client::connect(config).expect("a good configuration");
+        let request = WatchCreateRequest {
+            key: "/a".into(),
+            ..WatchCreateRequest::default()
+        };
+        let mut watch = client.watch(request).await.expect("a watch");
+        let watched = (0..3).find(|index| cluster.endpoint(*index) == watch.endpoint());
+        cluster.pause(watched.expect("one of three"));
+        let ended = timeout(Duration::from_secs(30), watch.next()).await;
+        let error = ended.expect("in time").expect_err("no answer");
+        assert!(error.is_unavailable(), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_without_quorum_tells_its_status_and_what_it_has() {
+    for etcd in server::installed() {
+        let mut cluster = etcd.start(three()).await;
+        let client = cluster.client();
+        put(&client, "/a", "1").await;
+        // A linearizable read from each, so that each has the write.
+        for _ in 0..3 {
+            client.range(get("/a")).await.expect("a read");
+        }
+        cluster.kill(0);
+        cluster.kill(1);
+        let serializable = RangeRequest {
+            serializable: true,
+            ..get("/a")
+        };
+        let read = client
+            .range(serializable)
+            .await
+            .expect("what the member has");
+        assert_eq!(read.kvs[0].value, "1");
+        let answers = client.status().await;
+        assert!(answers[0].status.is_err() && answers[1].status.is_err());
+        answers[2].status.as_ref().expect("the member runs");
     }
 }

@@ -68,6 +68,19 @@ async fn a_member_of_another_authority_is_refused() {
 }
 
 #[tokio::test]
+async fn a_client_without_a_certificate_is_told_so() {
+    for etcd in server::installed() {
+        let cluster = start(&etcd).await;
+        let mut config = cluster.config();
+        (config.cert_file, config.key_file) = (None, None);
+        let client = Client::connect(config).expect("a good configuration");
+        let error = write(&client).await.expect_err("no certificate");
+        assert!(error.is_unavailable(), "{error:?}");
+        assert!(error.message.contains("ertificate"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn certificates_are_read_again_for_a_new_connection() {
     for etcd in server::installed() {
         let cluster = start(&etcd).await;
