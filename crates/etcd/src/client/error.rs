@@ -53,7 +53,8 @@ impl CallError {
         }
     }
 
-    /// Whether etcd has reached the limit of its size. It answers reads; before 3.5 it refuses even a delete.
+    /// Whether etcd has reached the limit of its size. It answers reads; 3.5 before 3.5.7 refuses a transaction that only
+    /// deletes, too.
     pub fn is_no_space(&self) -> bool {
         self.code == Code::ResourceExhausted
             && self.message == "etcdserver: mvcc: database space exceeded"

@@ -209,3 +209,30 @@ async fn a_member_without_quorum_tells_its_status_and_what_it_has() {
         answers[2].status.as_ref().expect("the member runs");
     }
 }
+
+#[tokio::test]
+async fn a_write_that_is_said_not_to_be_executed_never_is() {
+    for etcd in server::installed() {
+        let mut cluster = etcd.start(three()).await;
+        let client = cluster.client().with_call_timeout(Duration::from_secs(2));
+        cluster.kill(0);
+        cluster.kill(1);
+        // Until the last member notices that it has no leader, it accepts a write, and the deadline passes.
+        let mut not_executed = None;
+        for index in 0..10 {
+            let key = format!("/a/{index}");
+            let put = unconditional(RequestOp::put(key.clone(), "1", 0));
+            let error = client.txn(put).await.expect_err("no quorum");
+            if error.outcome == Outcome::NotExecuted {
+                assert!(error.is_unavailable(), "{error:?}");
+                not_executed = Some(key);
+                break;
+            }
+        }
+        let key = not_executed.expect("a member without leader rejects writes");
+        cluster.restart(0).await;
+        cluster.restart(1).await;
+        let read = cluster.client().range(get(&key)).await.expect("a read");
+        assert_eq!(read.count, 0);
+    }
+}
