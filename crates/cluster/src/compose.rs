@@ -23,7 +23,7 @@ use mizzen_bootstrap::pki::{
 use mizzen_bootstrap::token_key::TokenKey;
 use mizzen_bootstrap::token_tracking;
 use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtime_config};
-use mizzen_encryption::{Encryption, check_owner};
+use mizzen_encryption::{EncryptedCodec, Encryption, check_owner};
 use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
 use mizzen_registry::{Codec, Registry, StorageCodec};
@@ -666,13 +666,17 @@ impl ControlPlane {
 }
 
 /// How objects lie in etcd.
-fn etcd_codec(args: &ServerArgs, _encryption: Option<&Arc<Encryption>>) -> Arc<dyn Codec> {
+fn etcd_codec(args: &ServerArgs, encryption: Option<&Arc<Encryption>>) -> Arc<dyn Codec> {
     let catalog = match args.legacy_apis {
         true => mizzen_kinds::legacy_catalog(),
         false => mizzen_kinds::catalog(),
     };
     let prefix = &args.storage.etcd_prefix;
-    Arc::new(StorageCodec::new(prefix, catalog.stored_kinds()))
+    let plain = Arc::new(StorageCodec::new(prefix, catalog.stored_kinds()));
+    match encryption {
+        Some(encryption) => Arc::new(EncryptedCodec::new(plain, encryption.clone())),
+        None => plain,
+    }
 }
 
 /// The client certificate of the server for other servers.
