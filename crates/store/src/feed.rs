@@ -71,20 +71,22 @@ impl Feed {
             state.n_changes += 1;
             state.insert(record);
         }
+        self.spaces.ledger().advance_to(revision);
         let turn = self.space.ledger().turn();
         let replaced = self.space.restart(Arc::new(state), revision);
         turn.advance(revision);
         drop((before, replaced));
-        self.after_publish(revision);
+        self.after_publish();
     }
 
     /// Applies changes in their order, all of a revision together, and moves the keyspace on to `revision`, before which
-    /// there are no others. Changes that it has already are left out. Returns the events.
+    /// there are no others. Changes that it has already are left out. `prepare` gets the events before readers do.
     pub fn apply(
         &mut self,
         changes: impl IntoIterator<Item = FeedChange>,
         revision: Revision,
-    ) -> Vec<Event> {
+        prepare: impl FnOnce(&[Event]),
+    ) {
         let seen = self.space.revision();
         let mut staged = StagedKeyspace::new(&self.space);
         let changes = changes.into_iter().filter(|change| change.revision > seen);
@@ -93,20 +95,20 @@ impl Feed {
             .collect();
         let revision = revision.max(seen);
         if events.is_empty() && revision == seen {
-            return events;
+            return;
         }
+        prepare(&events);
         let superseded: u64 = events.iter().map(Event::superseded).sum();
         self.unbounded_bytes += superseded;
+        self.spaces.ledger().advance_to(revision);
         let turn = self.space.ledger().turn();
         let replaced = (!events.is_empty()).then(|| staged.publish());
         turn.advance(revision);
         drop(replaced);
-        self.after_publish(revision);
-        events
+        self.after_publish();
     }
 
-    fn after_publish(&mut self, revision: Revision) {
-        self.spaces.ledger().advance_to(revision);
+    fn after_publish(&mut self) {
         self.space.settle();
         if self.unbounded_bytes >= WINDOW_STEP {
             self.spaces.bound_windows();

@@ -28,6 +28,8 @@
 //! Invariant: what a reader sees was durable first.
 
 mod codec;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod encryption;
 mod record;
 mod revision;

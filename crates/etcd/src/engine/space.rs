@@ -245,7 +245,7 @@ impl Filler {
                 .header
                 .filter(|_| self.has_progress.load(Ordering::Acquire));
             let revision = told.map_or(0, |header| header.revision);
-            self.feed.apply([], revision_from(revision));
+            self.feed.apply([], revision_from(revision), |_| {});
             return;
         }
         let mut writes: Vec<(Arc<PendingWrite>, Revision)> = Vec::new();
@@ -258,10 +258,12 @@ impl Filler {
             last = change.revision;
             changes.push(change);
         }
-        let events = self.feed.apply(changes, last);
-        for (write, revision) in writes {
-            write.publish(&events, revision);
-        }
+        // A writer that waits for the revision finds its record.
+        self.feed.apply(changes, last, |events| {
+            for (write, revision) in writes {
+                write.publish(events, revision);
+            }
+        });
     }
 
     /// The change of an event. Adds the write of this process that made it to `writes`.

@@ -1,6 +1,7 @@
-//! What the client of etcd promises, tried on real servers.
+//! What the client of etcd and the engine on it promise, tried on real servers.
 
 mod calls;
+mod engine;
 mod failover;
 mod server;
 mod tls;

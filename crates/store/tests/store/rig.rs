@@ -4,9 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use mizzen_store::{
-    Draft, Event, EventKind, Expect, Keyspace, Options, Record, Revision, Snapshot, Store, Write,
-};
+use mizzen_store::{Draft, Expect, Keyspace, Options, Record, Revision, Snapshot, Store, Write};
 use tempfile::TempDir;
 
 use crate::toy::Toy;
@@ -132,25 +130,6 @@ pub(crate) fn show(record: &Record) -> String {
         record.key,
         std::str::from_utf8(&record.value).unwrap()
     )
-}
-
-/// `+key@revision` or `-key@revision` of every event.
-pub(crate) fn story(events: &[Event]) -> Vec<String> {
-    let sign = |event: &Event| {
-        if event.kind == EventKind::Put {
-            '+'
-        } else {
-            '-'
-        }
-    };
-    events
-        .iter()
-        .map(|event| format!("{}{}@{}", sign(event), event.record.key, event.revision))
-        .collect()
-}
-
-pub(crate) fn keys<'a>(records: impl Iterator<Item = &'a Arc<Record>>) -> Vec<&'a str> {
-    records.map(|record| &*record.key).collect()
 }
 
 pub(crate) fn at(revision: u64) -> Revision {

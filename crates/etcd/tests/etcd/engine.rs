@@ -1,0 +1,312 @@
+//! The engine on etcd: the suite of all engines, and what holds for it alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mizzen_etcd::EngineOptions;
+use mizzen_etcd::client::Client;
+use mizzen_store::conformance::{self, Rig};
+use mizzen_store::{
+    Codec, Draft, EncodedRecord, EncryptionError, Event, EventKind, Expect, KeyMark, ReadError,
+    Revision, Store, Write, WriteError,
+};
+use mizzen_value::clock::Clock;
+use tokio::time::timeout;
+
+use crate::server::{self, Cluster, Options};
+
+/// How long a test waits for what must happen.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Writes stamp and terms in a line before the value.
+#[derive(Debug)]
+struct PlainCodec;
+
+impl Codec for PlainCodec {
+    fn prefix(&self, space: &str) -> String {
+        format!("/test/{space}/")
+    }
+
+    fn encode(
+        &self,
+        _space: &str,
+        _key: &str,
+        draft: &Draft,
+    ) -> Result<EncodedRecord, EncryptionError> {
+        let stamp = draft.stamp.map_or("-".into(), |stamp| stamp.to_string());
+        let head = format!("{stamp} {}\n", draft.terms.join(" "));
+        Ok(EncodedRecord {
+            bytes: [head.as_bytes(), &draft.value].concat().into(),
+            mark: KeyMark::PLAIN,
+        })
+    }
+
+    fn decode(&self, _space: &str, _key: &str, bytes: &Bytes) -> (Draft, KeyMark) {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let (head, value) = text.split_once('\n').unwrap();
+        let (stamp, terms) = head.split_once(' ').unwrap();
+        let draft = Draft {
+            value: value.to_owned().into(),
+            stamp: stamp.parse().ok(),
+            terms: terms.split_whitespace().map(Into::into).collect(),
+            ..Draft::default()
+        };
+        (draft, KeyMark::PLAIN)
+    }
+
+    fn mark(&self, _space: &str) -> KeyMark {
+        KeyMark::PLAIN
+    }
+}
+
+/// A clock that stands still at second 100.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> (i64, u32) {
+        (100, 0)
+    }
+}
+
+fn store(client: Client) -> Store {
+    let options = EngineOptions {
+        window: conformance::options().window,
+        ..EngineOptions::new(Arc::new(PlainCodec), Arc::new(Still))
+    };
+    mizzen_etcd::store(client, options)
+}
+
+/// A store on an etcd of its own, for each version of etcd that is installed.
+async fn rigs() -> Vec<Rig> {
+    let mut rigs = Vec::new();
+    for etcd in server::installed() {
+        let cluster = etcd.start(Options::default()).await;
+        let client = cluster.client();
+        let mut rig = Rig::new(store(client.clone())).await;
+        rig.reopen = Some(Box::new(move || {
+            Box::pin(std::future::ready(store(client.clone())))
+        }));
+        rig.keep = Box::new(cluster);
+        rigs.push(rig);
+    }
+    rigs
+}
+
+mod conforms {
+    mizzen_store::conforms!(super::rigs);
+}
+
+/// Two stores on one etcd, as two API servers have them.
+struct Pair {
+    one: Store,
+    other: Store,
+    cluster: Cluster,
+}
+
+async fn pairs(options: Options) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    for etcd in server::installed() {
+        let cluster = etcd.start(options.clone()).await;
+        let open = || store(cluster.client());
+        let (one, other) = (open(), open());
+        for store in [&one, &other] {
+            store.keyspace("things");
+            store.filled().await;
+        }
+        pairs.push(Pair {
+            one,
+            other,
+            cluster,
+        });
+    }
+    pairs
+}
+
+async fn put(store: &Store, key: &str, value: &str) -> Revision {
+    let draft = Draft {
+        value: value.to_owned().into(),
+        ..Draft::default()
+    };
+    let write = Write::put(&store.keyspace("things"), key, Expect::Any, draft);
+    store.commit_one(write).await.unwrap().revision
+}
+
+async fn delete(store: &Store, key: &str) -> Revision {
+    let space = store.keyspace("things");
+    let write = Write::delete(&space, key, Expect::Any, Draft::default());
+    store.commit_one(write).await.unwrap().revision
+}
+
+fn story(events: &[Event]) -> Vec<String> {
+    let tell = |event: &Event| match event.kind {
+        EventKind::Put => format!("+{}@{}", event.record.key, event.revision),
+        EventKind::Delete => format!("-{}@{}", event.record.key, event.revision),
+    };
+    events.iter().map(tell).collect()
+}
+
+#[tokio::test]
+async fn another_store_reads_what_was_acknowledged() {
+    for Pair { one, other, .. } in pairs(Options::default()).await {
+        let space = other.keyspace("things");
+        for n in 0..50 {
+            let value = n.to_string();
+            let revision = put(&one, "a", &value).await;
+            let snapshot = other.latest(&space).await.unwrap();
+            let record = snapshot.get("a").unwrap();
+            assert_eq!(
+                (record.revision, &record.value[..]),
+                (revision, value.as_bytes())
+            );
+            assert!(snapshot.at() >= revision);
+            let record = other.get(&space, "a").await.unwrap().unwrap();
+            assert_eq!(record.revision, revision);
+        }
+        let gone = delete(&one, "a").await;
+        assert!(other.get(&space, "a").await.unwrap().is_none());
+        let snapshot = other.latest(&space).await.unwrap();
+        assert!(snapshot.is_empty() && snapshot.at() >= gone);
+    }
+}
+
+#[tokio::test]
+async fn another_store_watches_each_event_once() {
+    for Pair { one, other, .. } in pairs(Options::default()).await {
+        let mut watch = other.keyspace("things").watch(Revision::FIRST).unwrap();
+        put(&one, "a", "1").await;
+        put(&other, "b", "1").await;
+        delete(&one, "a").await;
+        let mut seen = Vec::new();
+        while seen.len() < 3 {
+            let events = timeout(LIMIT, watch.next()).await.unwrap();
+            seen.extend(story(&events.unwrap()));
+        }
+        assert_eq!(seen, ["+a@2", "+b@3", "-a@4"]);
+    }
+}
+
+#[tokio::test]
+async fn a_stale_expectation_has_the_record_of_another_store() {
+    for Pair { one, other, .. } in pairs(Options::default()).await {
+        let first = put(&one, "a", "1").await;
+        let second = put(&other, "a", "2").await;
+        let space = one.keyspace("things");
+        let write = Write::put(&space, "a", Expect::At(first), Draft::default());
+        let refused = one.commit_one(write).await.unwrap_err();
+        assert!(
+            matches!(refused, WriteError::Conflict { write: 0, expected, actual }
+                if expected == first && actual.revision == second && actual.value == "2")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_revision_from_before_the_start_is_read_from_etcd() {
+    for Pair { one, cluster, .. } in pairs(Options::default()).await {
+        let first = put(&one, "a", "1").await;
+        put(&one, "a", "2").await;
+        put(&one, "b", "1").await;
+        let late = store(cluster.client());
+        let space = late.keyspace("things");
+        late.filled().await;
+        assert!(space.snapshot_at(first).is_err(), "not in its window");
+        let snapshot = late.snapshot_at(&space, first).await.unwrap();
+        let record = snapshot.get("a").unwrap();
+        assert_eq!(
+            (record.revision, &record.value[..], snapshot.len()),
+            (first, &b"1"[..], 1)
+        );
+        assert!(space.snapshot_at(first).is_ok(), "kept for the next page");
+    }
+}
+
+#[tokio::test]
+async fn one_of_two_stores_compacts() {
+    for Pair {
+        one,
+        other,
+        cluster,
+    } in pairs(Options::default()).await
+    {
+        let old = put(&one, "a", "1").await;
+        put(&one, "a", "2").await;
+        // The first round tells when the past began, the second one compacts it.
+        for _ in 0..2 {
+            one.compact_history(one.revision()).await;
+            other.compact_history(other.revision()).await;
+        }
+        let late = store(cluster.client());
+        let space = late.keyspace("things");
+        late.filled().await;
+        let expired = late.snapshot_at(&space, old).await.unwrap_err();
+        assert!(matches!(expired, ReadError::Expired(_)), "{expired}");
+        // Stores that were there before go on.
+        let mut watch = other.keyspace("things").watch(other.revision()).unwrap();
+        let revision = put(&one, "a", "3").await;
+        let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
+        assert_eq!(story(&events), [format!("+a@{revision}")]);
+    }
+}
+
+#[tokio::test]
+async fn a_record_expires_by_its_lease() {
+    for Pair { one, other, .. } in pairs(Options::default()).await {
+        let space = one.keyspace("things");
+        let short = Draft {
+            value: "x".into(),
+            expires: Some(101),
+            ..Draft::default()
+        };
+        let write = Write::put(&space, "a", Expect::Absent, short);
+        let record = one.commit_one(write).await.unwrap();
+        let mut watch = other.keyspace("things").watch(record.revision).unwrap();
+        let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
+        assert_eq!(events[0].kind, EventKind::Delete);
+        assert_eq!(&events[0].record.value[..], b"x");
+    }
+}
+
+#[tokio::test]
+async fn the_death_of_a_member_loses_no_event() {
+    let three = Options {
+        n_members: 3,
+        ..Options::default()
+    };
+    for mut pair in pairs(three).await {
+        let mut watch = pair
+            .other
+            .keyspace("things")
+            .watch(Revision::FIRST)
+            .unwrap();
+        let mut written = Vec::new();
+        for index in 0..3 {
+            written.push(put(&pair.one, "a", "x").await);
+            pair.cluster.kill(index);
+            written.push(put_until_known(&pair.one, &index.to_string()).await);
+            pair.cluster.restart(index).await;
+        }
+        let mut seen = Vec::new();
+        while seen.last() != written.last() {
+            let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
+            seen.extend(events.iter().map(|event| event.revision));
+        }
+        assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");
+        assert!(written.iter().all(|revision| seen.contains(revision)));
+    }
+}
+
+/// Creates a key. A write whose outcome is unknown is looked up.
+async fn put_until_known(store: &Store, key: &str) -> Revision {
+    let space = store.keyspace("things");
+    for _ in 0..30 {
+        let write = Write::put(&space, key, Expect::Absent, Draft::default());
+        match store.commit_one(write).await {
+            Ok(record) => return record.revision,
+            Err(WriteError::Exists { actual, .. }) => return actual.revision,
+            Err(WriteError::Remote { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("no member takes a write");
+}
