@@ -70,4 +70,19 @@ pub(crate) use adapter::{CustomFilter, CustomPlugin, ReservedPlugins};
 pub(crate) use waiting_pods::{MAX_WAIT, PermitFailure, PermitWait};
 
 /// The error of a plugin.
+///
+/// ```
+/// use mizzen_scheduler::framework::BoxError;
+///
+/// /// `?` turns any error into this one.
+/// fn percent(text: &str) -> Result<u8, BoxError> {
+///     match text.parse()? {
+///         percent @ 0..=100 => Ok(percent),
+///         _ => Err("more than 100 percent".into()),
+///     }
+/// }
+///
+/// assert_eq!(percent("70").unwrap(), 70);
+/// assert_eq!(percent("170").unwrap_err().to_string(), "more than 100 percent");
+/// ```
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -9,6 +9,22 @@ use super::{
 use crate::configuration::ExtensionPoint;
 
 /// A plugin, made by [`Plugin::new`].
+///
+/// ```
+/// use mizzen_scheduler::framework::{CycleState, Node, Plugin, Pod, Score};
+///
+/// /// Prefers nodes with few pods.
+/// struct Spread;
+///
+/// impl Score for Spread {
+///     fn score(&self, _: &CycleState, _: Pod, node: Node) -> i64 {
+///         100 - node.requested("pods").min(100)
+///     }
+/// }
+///
+/// let plugin: Plugin = Plugin::new(Spread).score().build();
+/// # drop(plugin);
+/// ```
 #[derive(Clone, Default)]
 pub struct Plugin {
     pub(crate) pre_filter: Option<Arc<dyn PreFilter>>,
@@ -44,6 +60,33 @@ impl<P: PreBind> ErasedPreBind for P {
 }
 
 /// Says which extension points a plugin implements.
+///
+/// ```
+/// use mizzen_scheduler::framework::{
+///     CycleState, Plugin, PluginBuilder, Pod, PreFilter, PreFilterResult, Nodes, Rejection, Reserve,
+/// };
+///
+/// #[derive(Default)]
+/// struct Licences;
+///
+/// impl PreFilter for Licences {
+///     fn pre_filter(&self, _: &mut CycleState, _: Pod, _: Nodes) -> Result<PreFilterResult, Rejection> {
+///         Ok(PreFilterResult::AllNodes)
+///     }
+/// }
+///
+/// impl Reserve for Licences {
+///     fn reserve(&self, _: &CycleState, _: Pod, _node: &str) -> Result<(), Rejection> {
+///         Ok(())
+///     }
+///
+///     fn unreserve(&self, _: &CycleState, _: Pod, _node: &str) {}
+/// }
+///
+/// let builder: PluginBuilder<Licences> = Plugin::new(Licences);
+/// let plugin = builder.pre_filter().reserve().build(); // and not filter(): it does not implement Filter
+/// # drop(plugin);
+/// ```
 pub struct PluginBuilder<P> {
     inner: Arc<P>,
     plugin: Plugin,

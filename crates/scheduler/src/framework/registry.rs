@@ -9,11 +9,57 @@ use super::{BoxError, Plugin, WaitingPods};
 use crate::plugin::Name;
 
 /// The arguments of a plugin: `args` of its entry in the `pluginConfig` of a profile, or null.
+///
+/// ```
+/// use mizzen_scheduler::framework::{BoxError, PluginArgs};
+///
+/// /// The label of `pluginConfig: [{name: Tiers, args: {label: example.com/tier}}]`.
+/// fn label(args: &PluginArgs) -> Result<&str, BoxError> {
+///     match args["label"].as_str() {
+///         Some("") => Err("label must not be empty".into()),
+///         Some(label) => Ok(label),
+///         None => Ok("tier"),
+///     }
+/// }
+///
+/// assert_eq!(label(&PluginArgs::default()).unwrap(), "tier");
+/// ```
 pub type PluginArgs = Value;
 
 type CreatePlugin = Arc<dyn Fn(&PluginArgs) -> Result<Plugin, BoxError> + Send + Sync>;
 
 /// Creates the plugins that a configuration may name besides those in tree (upstream: Registry).
+///
+/// ```
+/// use mizzen_scheduler::Configuration;
+/// use mizzen_scheduler::framework::{CycleState, Filter, Node, Plugin, Pod, Registry, Rejection};
+///
+/// /// Pods go to nodes with the label that the arguments name.
+/// struct Labelled(String);
+///
+/// impl Filter for Labelled {
+///     fn filter(&self, _: &CycleState, _: Pod, node: Node) -> Result<(), Rejection> {
+///         let found = node.label(&self.0).map(|_| ());
+///         found.ok_or_else(|| Rejection::unresolvable("node(s) lacked a label"))
+///     }
+/// }
+///
+/// let registry = Registry::new().with("Labelled", |args| {
+///     let label = args["label"].as_str().ok_or("label must be set")?;
+///     Ok(Plugin::new(Labelled(label.into())).filter().build())
+/// })?;
+/// let profile = |args: &str| format!("
+/// apiVersion: kubescheduler.config.k8s.io/v1
+/// kind: KubeSchedulerConfiguration
+/// profiles:
+/// - plugins: {{filter: {{enabled: [{{name: Labelled}}]}}}}
+///   pluginConfig: [{{name: Labelled, args: {args}}}]
+/// ");
+/// Configuration::parse_with(profile("{label: ssd}").as_bytes(), &registry)?;
+/// let error = Configuration::parse_with(profile("{}").as_bytes(), &registry).err().unwrap();
+/// assert_eq!(error.to_string(), "initializing plugin \"Labelled\": label must be set");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Registry {
     plugins: BTreeMap<&'static str, (Name, CreatePlugin)>,
@@ -21,6 +67,13 @@ pub struct Registry {
 }
 
 /// Why a plugin cannot be registered.
+///
+/// ```
+/// use mizzen_scheduler::framework::{Plugin, Registry, RegistryError};
+///
+/// let error = Registry::new().with("NodeAffinity", |_| Ok(Plugin::default())).err();
+/// assert_eq!(error, Some(RegistryError::Exists("NodeAffinity".into())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Another plugin has the name.

@@ -19,10 +19,88 @@ use crate::plugin::Name;
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// The pods that [`Permit`](super::Permit) plugins delay. Cheap to clone.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mizzen_scheduler::framework::{CycleState, Permission, Permit, Plugin, Pod, Registry};
+///
+/// /// Pods wait until a person approves.
+/// struct Approval;
+///
+/// impl Permit for Approval {
+///     fn permit(&self, _: &CycleState, _: Pod, _node: &str) -> Permission {
+///         Permission::Wait(Duration::from_secs(300))
+///     }
+/// }
+///
+/// let registry = Registry::new().with("Approval", |_| Ok(Plugin::new(Approval).permit().build()))?;
+/// let waiting_pods = registry.waiting_pods();
+/// # const PROFILE: &[u8] = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: {multiPoint: {enabled: [{name: Approval}]}}}]";
+/// # let configuration = std::sync::Arc::new(mizzen_scheduler::Configuration::parse_with(PROFILE, &registry)?);
+/// # let builder = mizzen_testing::Cluster::builder().nodes(3).tune_scheduler(move |options| options.configuration = configuration.clone());
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async move {
+/// # let cluster = builder.start().await;
+/// # cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}").await;
+/// # cluster.settle().await;
+/// // Later, elsewhere in the program:
+/// for waiting in waiting_pods.list() {
+///     waiting.allow("Approval");
+/// }
+/// # assert!(waiting_pods.get("no such UID").is_none());
+/// # cluster.settle().await;
+/// # let pod: k8s_openapi::api::core::v1::Pod = cluster.get("web").await;
+/// # assert!(pod.spec.unwrap().node_name.is_some());
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct WaitingPods(Arc<Mutex<HashMap<Str, WaitingPod>>>);
 
 /// A pod that waits for permission. Cheap to clone.
+///
+/// ```
+/// use mizzen_scheduler::framework::WaitingPod;
+/// # use std::time::Duration;
+/// # use mizzen_scheduler::framework::{CycleState, Permission, Permit, Plugin, Pod, Registry};
+/// #
+/// # /// Pods wait until a person approves.
+/// # struct Approval;
+/// #
+/// # impl Permit for Approval {
+/// #     fn permit(&self, _: &CycleState, _: Pod, _node: &str) -> Permission {
+/// #         Permission::Wait(Duration::from_secs(300))
+/// #     }
+/// # }
+/// #
+/// # let registry = Registry::new().with("Approval", |_| Ok(Plugin::new(Approval).permit().build()))?;
+/// # let waiting_pods = registry.waiting_pods();
+///
+/// /// Pods of strangers are rejected.
+/// fn decide(waiting: &WaitingPod) {
+///     println!("{} waits for {:?} on {}", waiting.key(), waiting.pending_plugins(), waiting.node());
+///     match waiting.pod().label("owner") {
+///         Some(_) => waiting.allow("Approval"),
+///         None => waiting.reject("Approval", "nobody owns it"),
+///     }
+/// }
+/// # const PROFILE: &[u8] = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: {multiPoint: {enabled: [{name: Approval}]}}}]";
+/// # let configuration = std::sync::Arc::new(mizzen_scheduler::Configuration::parse_with(PROFILE, &registry)?);
+/// # let builder = mizzen_testing::Cluster::builder().nodes(3).tune_scheduler(move |options| options.configuration = configuration.clone());
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async move {
+/// # let cluster = builder.start().await;
+/// # cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}").await;
+/// # cluster.settle().await;
+/// # let waiting = waiting_pods.list().pop().unwrap();
+/// # assert_eq!(waiting.pending_plugins(), ["Approval"]);
+/// # decide(&waiting);
+/// # cluster.settle().await;
+/// # let pod: k8s_openapi::api::core::v1::Pod = cluster.get("web").await;
+/// # let conditions = pod.status.unwrap().conditions.unwrap();
+/// # assert!(conditions[0].message.as_deref().unwrap().contains("nobody owns it"), "{conditions:?}");
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct WaitingPod {
     pod: Arc<PodInfo>,
