@@ -70,6 +70,34 @@ pub struct Builder {
 }
 
 /// Why a server could not be built.
+///
+/// ```
+/// use mizzen_apiserver::Server;
+/// use mizzen_apiserver::extend::BuildError;
+/// use mizzen_object::{GroupVersionKind, NoHooks};
+/// # use std::sync::Arc;
+/// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+/// # use mizzen_registry::{Registry, Store};
+/// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+/// # const THING: &str = "
+/// # metadata: {name: things.example.com}
+/// # spec:
+/// #   group: example.com
+/// #   names: {plural: things, kind: Thing}
+/// #   scope: Cluster
+/// #   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer}}}}}]
+/// # ";
+///
+/// // A slip: the kind is called Thing.
+/// let built = Server::builder(registry)
+///     .definition(THING)
+///     .hooks(GroupVersionKind::new("example.com", "v1", "Things"), NoHooks)
+///     .build();
+/// let Err(error @ BuildError::Unknown { .. }) = built else {
+///     panic!("it is an error");
+/// };
+/// assert_eq!(error.to_string(), "there is no kind example.com/v1, Kind=Things; there are: example.com/v1, Kind=Thing");
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A file of kinds is invalid.
@@ -163,22 +191,195 @@ impl Builder {
     }
 
     /// Adds an admission plug-in, after those that were added before.
+    ///
+    /// ```
+    /// use mizzen_apiserver::Server;
+    /// use mizzen_apiserver::extend::{AdmissionPlugin, Error, RequestContext};
+    /// use mizzen_value::Value;
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    /// # const THING: &str = "
+    /// # metadata: {name: things.example.com}
+    /// # spec:
+    /// #   group: example.com
+    /// #   names: {plural: things, kind: Thing}
+    /// #   scope: Cluster
+    /// #   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer}}}}}]
+    /// # ";
+    ///
+    /// /// Things are not made on Sundays, and there is nothing but things.
+    /// struct Closed;
+    ///
+    /// impl AdmissionPlugin for Closed {
+    ///     async fn validate(&self, context: &RequestContext<'_>, object: Option<&Value>) -> Result<(), Error> {
+    ///         match object {
+    ///             Some(object) if context.verb == "create" => Err(context.forbidden(object, "it is Sunday")),
+    ///             _ => Ok(()),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let server = Server::builder(registry).definition(THING).admission(Closed).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let body = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"one"}}"#.into();
+    /// # let admin = mizzen_apiserver::User::master("admin");
+    /// # let uri = "/apis/example.com/v1/things".parse().unwrap();
+    /// # let answer = server.call(Some(admin), http::Method::POST, uri, http::HeaderMap::new(), body).await;
+    /// # assert_eq!(answer.status(), 403);
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn admission(mut self, admission: impl AdmissionPlugin + 'static) -> Builder {
         self.extensions.admission.push(Arc::new(admission));
         self
     }
 
     /// Adds a hook around writes, after those that were added before.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU16, Ordering};
+    /// use mizzen_apiserver::Server;
+    /// use mizzen_apiserver::extend::{Error, RequestContext, WriteHook};
+    /// use mizzen_value::Value;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    /// # const THING: &str = "
+    /// # metadata: {name: things.example.com}
+    /// # spec:
+    /// #   group: example.com
+    /// #   names: {plural: things, kind: Thing}
+    /// #   scope: Cluster
+    /// #   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer}}}}}]
+    /// # ";
+    ///
+    /// /// Counts writes in progress.
+    /// #[derive(Clone, Default)]
+    /// struct InProgress(Arc<AtomicU16>);
+    ///
+    /// impl WriteHook for InProgress {
+    ///     type Allocation = ();
+    ///
+    ///     async fn begin(&self, _: &RequestContext<'_>, _: &mut Value) -> Result<Option<()>, Error> {
+    ///         self.0.fetch_add(1, Ordering::Relaxed);
+    ///         Ok(Some(()))
+    ///     }
+    ///
+    ///     async fn finish(&self, (): (), _is_stored: bool) {
+    ///         self.0.fetch_sub(1, Ordering::Relaxed);
+    ///     }
+    /// }
+    ///
+    /// let in_progress = InProgress::default();
+    /// let server = Server::builder(registry).definition(THING).write_hook(in_progress.clone()).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let body = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"one"}}"#.into();
+    /// # let admin = mizzen_apiserver::User::master("admin");
+    /// # let uri = "/apis/example.com/v1/things".parse().unwrap();
+    /// # let answer = server.call(Some(admin), http::Method::POST, uri, http::HeaderMap::new(), body).await;
+    /// # assert_eq!(answer.status(), 201);
+    /// # assert_eq!(in_progress.0.load(Ordering::Relaxed), 0);
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_hook(self, hook: impl WriteHook) -> Builder {
         self.write_strategy(WriteHookStrategy::new(hook))
     }
 
     /// Uses a storage in place of the store for a resource.
+    ///
+    /// ```
+    /// use mizzen_apiserver::Server;
+    /// use mizzen_apiserver::extend::{Error, RequestContext, Storage};
+    /// use mizzen_object::GroupResource;
+    /// use mizzen_value::{Value, value};
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    /// # const THING: &str = "
+    /// # metadata: {name: things.example.com}
+    /// # spec:
+    /// #   group: example.com
+    /// #   names: {plural: things, kind: Thing}
+    /// #   scope: Cluster
+    /// #   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer}}}}}]
+    /// # ";
+    ///
+    /// /// Two things that are computed.
+    /// struct Computed;
+    ///
+    /// impl Storage for Computed {
+    ///     async fn list(&self, _: &RequestContext<'_>) -> Result<Vec<Value>, Error> {
+    ///         let thing = |name: &str, size: i64| value!({ "metadata": { "name": name }, "size": size });
+    ///         Ok(vec![thing("large", 9), thing("small", 1)])
+    ///     }
+    /// }
+    ///
+    /// const THINGS: GroupResource = GroupResource::new("example.com", "things");
+    ///
+    /// let server = Server::builder(registry).definition(THING).storage(THINGS, Computed).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let small = server.read("/apis/example.com/v1/things/small").await?;
+    /// assert_eq!(small["size"].int(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn storage(self, resource: GroupResource, storage: impl Storage + 'static) -> Builder {
         self.own(resource, "", Extension::Storage(Arc::new(storage)))
     }
 
     /// Adds the handler of a subresource.
+    ///
+    /// ```
+    /// use mizzen_apiserver::Server;
+    /// use mizzen_apiserver::extend::{Error, RequestContext, SubresourceHandler};
+    /// use mizzen_object::GroupResource;
+    /// use mizzen_value::{Value, value};
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    /// # const THING: &str = "
+    /// # metadata: {name: things.example.com}
+    /// # spec:
+    /// #   group: example.com
+    /// #   names: {plural: things, kind: Thing}
+    /// #   scope: Cluster
+    /// #   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer}}}}}]
+    /// # ";
+    ///
+    /// /// `things/NAME/greeting`.
+    /// struct Greeting;
+    ///
+    /// impl SubresourceHandler for Greeting {
+    ///     async fn answer(&self, context: &RequestContext<'_>, _body: Value) -> Result<Value, Error> {
+    ///         let Some(_thing) = context.old else {
+    ///             return Err(context.not_found());
+    ///         };
+    ///         Ok(value!({ "text": (format!("hello {}", context.name)) }))
+    ///     }
+    /// }
+    ///
+    /// const THINGS: GroupResource = GroupResource::new("example.com", "things");
+    ///
+    /// let server = Server::builder(registry).definition(THING).subresource(THINGS, "greeting", Greeting).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let body = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"one"}}"#.into();
+    /// # let admin = mizzen_apiserver::User::master("admin");
+    /// # let uri = "/apis/example.com/v1/things".parse().unwrap();
+    /// # server.call(Some(admin), http::Method::POST, uri, http::HeaderMap::new(), body).await;
+    /// let greeting = server.read("/apis/example.com/v1/things/one/greeting").await?;
+    /// assert_eq!(greeting["text"].str(), "hello one");
+    /// # assert_eq!(server.read("/apis/example.com/v1/things/two/greeting").await.unwrap_err().code, 404);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn subresource(
         mut self,
         resource: GroupResource,
@@ -228,6 +429,32 @@ impl Builder {
     }
 
     /// Adds a handler of non-resource paths, after those that were added before.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::Response;
+    /// use mizzen_apiserver::{NonResourceHandler, NonResourceRequest, Server, User};
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    ///
+    /// struct Greeting;
+    ///
+    /// impl NonResourceHandler for Greeting {
+    ///     async fn serve(&self, request: NonResourceRequest<'_>) -> Option<Response<Bytes>> {
+    ///         (request.path == "/greeting").then(|| Response::new("hello\n".into()))
+    ///     }
+    /// }
+    ///
+    /// let server = Server::builder(registry).non_resource(Greeting).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let (admin, uri) = (User::master("admin"), "/greeting".parse().unwrap());
+    /// let answer = server.call(Some(admin), http::Method::GET, uri, Default::default(), Bytes::new()).await;
+    /// assert_eq!(answer.into_body().into_bytes().unwrap(), "hello\n");
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn non_resource(mut self, handler: impl NonResourceHandler + 'static) -> Builder {
         let handlers = std::mem::take(&mut self.options.non_resource_handlers);
         self.options.non_resource_handlers = handlers.with(handler);
@@ -235,12 +462,61 @@ impl Builder {
     }
 
     /// Adds hints for requests of resources that are not served.
+    ///
+    /// ```
+    /// use mizzen_apiserver::Server;
+    /// use mizzen_apiserver::extend::Hints;
+    /// use mizzen_apiserver::request::Request;
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    ///
+    /// struct Moved;
+    ///
+    /// impl Hints for Moved {
+    ///     fn not_found(&self, request: &Request) -> Option<String> {
+    ///         let is_old = request.uri.path().starts_with("/apis/old.example.com");
+    ///         is_old.then(|| "old.example.com is example.com now".into())
+    ///     }
+    ///
+    ///     fn list_definitions(&self, _: &Request) -> Option<String> {
+    ///         None
+    ///     }
+    /// }
+    ///
+    /// let server = Server::builder(registry).hints(Moved).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let admin = mizzen_apiserver::User::master("admin");
+    /// # let uri = "/apis/old.example.com/v1/things".parse().unwrap();
+    /// # let answer = server.call(Some(admin), http::Method::GET, uri, Default::default(), Default::default()).await;
+    /// # assert_eq!(answer.headers()["warning"], r#"299 - "old.example.com is example.com now""#);
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn hints(mut self, hints: impl Hints + 'static) -> Builder {
         self.extensions.hints = Some(Arc::new(hints));
         self
     }
 
     /// Keeps `state` with the server, for plug-ins and handlers: [`Server::state`].
+    ///
+    /// ```
+    /// use mizzen_apiserver::Server;
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    ///
+    /// struct Prices {
+    ///     cents: i64,
+    /// }
+    ///
+    /// let server = Server::builder(registry).state(Prices { cents: 250 }).build()?;
+    /// // A handler reads it by `context.server.state()`.
+    /// assert_eq!(server.state::<Prices>().unwrap().cents, 250);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn state(mut self, state: impl Any + Send + Sync) -> Builder {
         self.extensions.state = Some(Arc::new(state));
         self
@@ -275,6 +551,36 @@ impl Builder {
     }
 
     /// Adds an authenticator of tokens, after those that were added before.
+    ///
+    /// ```
+    /// use mizzen_apiserver::{Server, User};
+    /// use mizzen_authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
+    /// use mizzen_authorization::{Attributes, Authorizer, Decision};
+    /// use mizzen_registry::BoxFuture;
+    /// use mizzen_value::Str;
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    ///
+    /// /// One token, of a user who may do anything.
+    /// #[derive(Debug)]
+    /// struct Sesame;
+    ///
+    /// impl Authenticator for Sesame {
+    ///     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> BoxFuture<'a, AuthenticationResult> {
+    ///         let user = (token == "sesame").then(|| AuthenticatedToken {
+    ///             user: User::master("jane"),
+    ///             audiences: audiences.to_vec(),
+    ///         });
+    ///         Box::pin(std::future::ready(Ok(user)))
+    ///     }
+    /// }
+    ///
+    /// let server = Server::builder(registry).authenticator(Arc::new(Sesame)).build()?;
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Builder {
         self.options
             .authentication
@@ -285,12 +591,65 @@ impl Builder {
 
     /// Adds an authorizer, after those that were added before. Without one only `system:masters` is
     /// authorized.
+    ///
+    /// ```
+    /// use mizzen_apiserver::{Server, User};
+    /// use mizzen_authorization::{Attributes, Authorizer, Decision, DecisionReason};
+    /// use mizzen_registry::BoxFuture;
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    /// # const THING: &str = "
+    /// # metadata: {name: things.example.com}
+    /// # spec:
+    /// #   group: example.com
+    /// #   names: {plural: things, kind: Thing}
+    /// #   scope: Cluster
+    /// #   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer}}}}}]
+    /// # ";
+    ///
+    /// /// Everyone may read.
+    /// #[derive(Debug)]
+    /// struct ReadOnly;
+    ///
+    /// impl Authorizer for ReadOnly {
+    ///     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> BoxFuture<'a, Decision> {
+    ///         let decision = match attributes.verb {
+    ///             "get" | "list" | "watch" => Decision::Allow(DecisionReason::new("everyone may read")),
+    ///             _ => Decision::NoOpinion(DecisionReason::default()),
+    ///         };
+    ///         Box::pin(std::future::ready(decision))
+    ///     }
+    /// }
+    ///
+    /// let server = Server::builder(registry).definition(THING).authorizer(Arc::new(ReadOnly)).build()?;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let jane = User { name: "jane".into(), ..User::default() };
+    /// let things = server.read_as(jane, "/apis/example.com/v1/things").await?;
+    /// assert!(things["items"].list().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Builder {
         self.options.authorizers.push(authorizer);
         self
     }
 
     /// Changes any other option.
+    ///
+    /// ```
+    /// use mizzen_apiserver::Server;
+    /// # use std::sync::Arc;
+    /// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+    /// # use mizzen_registry::{Registry, Store};
+    /// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+    ///
+    /// let server = Server::builder(registry).options(|options| options.request_timeout = 10).build()?;
+    /// # drop(server);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Builder {
         change(&mut self.options);
         self

@@ -45,11 +45,44 @@ pub trait ConnectHandler: Send + Sync {
 }
 
 /// A connection after the upgrade.
+///
+/// ```
+/// use mizzen_apiserver::extend::UpgradedStream;
+/// use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+///
+/// /// Answers one byte with the next one.
+/// async fn count(mut stream: impl UpgradedStream) -> std::io::Result<()> {
+///     let byte = stream.read_u8().await?;
+///     stream.write_u8(byte + 1).await
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let (mut client, server) = tokio::io::duplex(16);
+/// client.write_u8(6).await?;
+/// count(server).await?;
+/// assert_eq!(client.read_u8().await?, 7);
+/// # Ok::<(), std::io::Error>(())
+/// # })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait UpgradedStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> UpgradedStream for T {}
 
 /// What is done with an accepted connection.
+///
+/// ```
+/// use http::HeaderValue;
+/// use http::header::SEC_WEBSOCKET_PROTOCOL;
+/// use mizzen_apiserver::extend::Connection;
+/// use tokio::io::AsyncWriteExt as _;
+///
+/// let connection = Connection::upgrade("websocket", |mut stream| async move {
+///     let _ = stream.write_all(b"hello").await;
+/// });
+/// let connection = connection.header(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("greetings"));
+/// # drop(connection);
+/// ```
 pub struct Connection {
     headers: HeaderMap,
     serve: ServeConnection,

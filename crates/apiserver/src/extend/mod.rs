@@ -72,9 +72,62 @@ pub(crate) struct Extensions {
 }
 
 /// Serves a resource or subresource, with access to the whole request.
+///
+/// ```
+/// use mizzen_apiserver::extend::Handler;
+/// use mizzen_apiserver::{Body, Server};
+/// use mizzen_object::GroupResource;
+/// # use std::sync::Arc;
+/// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+/// # use mizzen_registry::{Registry, Store};
+/// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+/// # const THING: &str = "
+/// # metadata: {name: things.example.com}
+/// # spec:
+/// #   group: example.com
+/// #   names: {plural: things, kind: Thing}
+/// #   scope: Cluster
+/// #   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer}}}}}]
+/// # ";
+///
+/// /// A thing is the text of its name, in capitals.
+/// const SHOUT: Handler = |call| Box::pin(async move {
+///     Ok(http::Response::new(Body::from(call.path.name.to_uppercase())))
+/// });
+///
+/// const THINGS: GroupResource = GroupResource::new("example.com", "things");
+///
+/// let server = Server::builder(registry).definition(THING).handler(THINGS, "", SHOUT).build()?;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let admin = mizzen_apiserver::User::master("admin");
+/// # let uri = "/apis/example.com/v1/things/one".parse().unwrap();
+/// # let answer = server.call(Some(admin), http::Method::GET, uri, Default::default(), Default::default()).await;
+/// # assert_eq!(answer.into_body().into_bytes().unwrap(), "ONE");
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Handler = for<'a> fn(&'a ResourceCall<'a>) -> BoxFuture<'a, Result<Response, Status>>;
 
 /// Warnings for requests of resources that the server could serve but does not.
+///
+/// ```
+/// use mizzen_apiserver::extend::Hints;
+/// use mizzen_apiserver::request::Request;
+///
+/// struct Moved;
+///
+/// impl Hints for Moved {
+///     fn not_found(&self, request: &Request) -> Option<String> {
+///         let is_old = request.uri.path().starts_with("/apis/old.example.com");
+///         is_old.then(|| "old.example.com is example.com now".into())
+///     }
+///
+///     fn list_definitions(&self, _: &Request) -> Option<String> {
+///         None
+///     }
+/// }
+/// # drop(Moved);
+/// ```
 pub trait Hints: Send + Sync {
     /// For a request with 404.
     fn not_found(&self, request: &Request) -> Option<String>;

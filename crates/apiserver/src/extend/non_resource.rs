@@ -8,6 +8,28 @@ use http::{HeaderMap, Method, Response};
 use mizzen_registry::BoxFuture;
 
 /// A request for a path that names no resource. Its user was authenticated and authorized.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::{HeaderMap, Method};
+/// use mizzen_apiserver::NonResourceRequest;
+///
+/// /// The level of a `PUT /debug/flags/v`.
+/// fn level(request: NonResourceRequest) -> Option<u8> {
+///     let is_flag = request.method == Method::PUT && request.path == "/debug/flags/v";
+///     is_flag.then(|| std::str::from_utf8(request.body).ok()?.trim().parse().ok())?
+/// }
+///
+/// let (headers, body) = (HeaderMap::new(), Bytes::from("4\n"));
+/// let request = NonResourceRequest {
+///     method: &Method::PUT,
+///     path: "/debug/flags/v",
+///     query: "",
+///     headers: &headers,
+///     body: &body,
+/// };
+/// assert_eq!(level(request), Some(4));
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct NonResourceRequest<'a> {
     /// The method.
@@ -56,6 +78,27 @@ pub trait NonResourceHandler: Send + Sync {
 }
 
 /// Handlers of non-resource paths, in the order in which they run. Cheap to clone.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::Response;
+/// use mizzen_apiserver::{NonResourceHandler, NonResourceHandlers, NonResourceRequest};
+///
+/// struct Greeting;
+///
+/// impl NonResourceHandler for Greeting {
+///     async fn serve(&self, request: NonResourceRequest<'_>) -> Option<Response<Bytes>> {
+///         (request.path == "/greeting").then(|| Response::new("hello\n".into()))
+///     }
+///
+///     fn listed_paths(&self) -> Vec<String> {
+///         vec!["/greeting".into()]
+///     }
+/// }
+///
+/// let handlers = NonResourceHandlers::default().with(Greeting); // Options::non_resource_handlers
+/// assert_eq!(format!("{handlers:?}"), r#"["/greeting"]"#);
+/// ```
 #[derive(Clone, Default)]
 pub struct NonResourceHandlers(Vec<Arc<dyn ErasedNonResourceHandler>>);
 

@@ -10,6 +10,32 @@ use crate::request::RequestQuery;
 use crate::verbs::ResourceCall;
 
 /// A request for an object or a collection.
+///
+/// ```
+/// use mizzen_apiserver::extend::{AdmissionPlugin, Error, RequestContext};
+/// use mizzen_object::GroupResource;
+/// use mizzen_value::Value;
+///
+/// const THINGS: GroupResource = GroupResource::new("example.com", "things");
+///
+/// /// Things are made by their owners, in namespaces that have a budget.
+/// struct Budget;
+///
+/// impl AdmissionPlugin for Budget {
+///     async fn validate(&self, context: &RequestContext<'_>, object: Option<&Value>) -> Result<(), Error> {
+///         let Some(thing) = object.filter(|_| context.is(&THINGS) && context.verb == "create") else {
+///             return Ok(());
+///         };
+///         if thing["owner"].str() != &*context.user.name {
+///             return Err(context.forbidden(thing, "it has another owner"));
+///         }
+///         let path = format!("/apis/example.com/v1/namespaces/{}/budgets/main", context.namespace);
+///         context.server.read(&path).await?; // 404 is the answer if there is none
+///         Ok(())
+///     }
+/// }
+/// # drop(Budget);
+/// ```
 pub struct RequestContext<'a> {
     /// The server, to read other objects: [`Server::read`].
     pub server: Server,

@@ -53,6 +53,42 @@ impl Default for RoundTrip {
 }
 
 /// An object that does not survive.
+///
+/// ```
+/// use mizzen_apiserver::Server;
+/// use mizzen_apiserver::extend::RoundTrip;
+/// use mizzen_object::{GroupVersionKind, Hooks};
+/// use mizzen_value::Value;
+/// # use std::sync::Arc;
+/// # use mizzen_apiserver::clock::{SystemRandom, WallClock};
+/// # use mizzen_registry::{Registry, Store};
+/// # let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(WallClock), Arc::new(SystemRandom));
+///
+/// /// The size is doubled with every read: defaults must be set once.
+/// struct Doubled;
+///
+/// impl Hooks for Doubled {
+///     fn default(&self, thing: &mut Value) {
+///         let size = thing["size"].int();
+///         thing.set("size", size + 1);
+///     }
+/// }
+///
+/// # const THING: &str = "
+/// # metadata: {name: things.example.com}
+/// # spec:
+/// #   group: example.com
+/// #   names: {plural: things, kind: Thing}
+/// #   scope: Cluster
+/// #   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer}}}}}]
+/// # ";
+///
+/// let thing = GroupVersionKind::new("example.com", "v1", "Thing");
+/// let server = Server::builder(registry).definition(THING).hooks(thing, Doubled).build()?;
+/// let error = server.check_round_trips(RoundTrip::default()).unwrap_err();
+/// assert_eq!((error.seed, &*error.kind), (0, "example.com/v1, Kind=Thing"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("seed {seed}, {kind}: {problem}")]
 pub struct RoundTripError {
