@@ -83,6 +83,18 @@ impl Builder {
 
     /// Starts without bootstrap objects: the namespaces exist, but no RBAC roles, no flow schemas and no `kubernetes`
     /// Service, and components have all permissions. For tests of single components, it saves most of the time of a start.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::{Namespace, Service};
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().without_bootstrap().start().await;
+    /// assert_eq!(cluster.list::<Namespace>().await.len(), 4);
+    /// assert!(cluster.find::<Service>("kubernetes").await.is_none());
+    /// # }
+    /// ```
     #[must_use]
     pub fn without_bootstrap(mut self) -> Builder {
         self.is_bootstrapped = false;

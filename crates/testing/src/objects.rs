@@ -44,12 +44,38 @@ impl Cluster {
     }
 
     /// An object, if it exists.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// # let cluster = Cluster::builder().server_only().start().await;
+    /// # cluster.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: menu, namespace: default}, data: {dish: soup}}").await;
+    /// assert!(cluster.find_object(&CONFIG_MAPS, "default/menu").await.is_some());
+    /// assert!(cluster.find_object(&CONFIG_MAPS, "default/wine").await.is_none());
+    /// # }
+    /// ```
     pub async fn find_object(&self, of: &ResourceType, key: &str) -> Option<Object> {
         let found = self.dynamic_client().find(of, &parse(key)).await;
         found.unwrap_or_else(|error| panic!("{} {key} cannot be read: {error}", of.kind))
     }
 
     /// The objects of a kind in a namespace, or in all if it is empty, by name.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// # let cluster = Cluster::builder().server_only().start().await;
+    /// # cluster.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: menu, namespace: default}, data: {dish: soup}}").await;
+    /// let configs = cluster.objects(&CONFIG_MAPS, "default").await;
+    /// assert_eq!(configs.last().unwrap().name(), "menu");
+    /// # }
+    /// ```
     pub async fn objects(&self, of: &ResourceType, namespace: &str) -> Vec<Object> {
         let found = self
             .dynamic_client()
@@ -72,6 +98,19 @@ impl Cluster {
     }
 
     /// Reads an object, changes its status and updates that.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_sdk::resource::NODES;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().server_only().start().await;
+    /// cluster.create("{apiVersion: v1, kind: Node, metadata: {name: far}}").await;
+    /// cluster.change_status(&NODES, "far", |status| status.set("phase", "Running")).await;
+    /// assert_eq!(cluster.object(&NODES, "far").await["status"]["phase"].str(), "Running");
+    /// # }
+    /// ```
     pub async fn change_status(
         &self,
         of: &ResourceType,
@@ -85,6 +124,20 @@ impl Cluster {
     }
 
     /// Patches an object, or a subresource if it is not empty, with a merge patch in YAML or JSON.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// # let cluster = Cluster::builder().server_only().start().await;
+    /// # cluster.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: menu, namespace: default}, data: {dish: soup}}").await;
+    /// let menu = cluster.patch(&CONFIG_MAPS, "default/menu", "", "data: {dish: null, drink: tea}").await;
+    /// assert_eq!(menu["data"]["drink"].str(), "tea");
+    /// assert!(menu["data"]["dish"].is_null());
+    /// # }
+    /// ```
     pub async fn patch(
         &self,
         of: &ResourceType,
@@ -103,11 +156,39 @@ impl Cluster {
     }
 
     /// Deletes an object. It stays for its grace period and finalizers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_sdk::resource::CONFIG_MAPS;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// # let cluster = Cluster::builder().server_only().start().await;
+    /// # cluster.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: menu, namespace: default}, data: {dish: soup}}").await;
+    /// cluster.delete(&CONFIG_MAPS, "default/menu").await;
+    /// assert!(cluster.find_object(&CONFIG_MAPS, "default/menu").await.is_none());
+    /// # }
+    /// ```
     pub async fn delete(&self, of: &ResourceType, key: &str) {
         self.delete_with(of, key, &DeleteOptions::default()).await;
     }
 
     /// Deletes an object with options.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_sdk::dynamic::DeleteOptions;
+    /// use mizzen_sdk::resource::PODS;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// # let cluster = Cluster::start().await;
+    /// # cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: web, image: nginx}]}}").await;
+    /// # cluster.settle().await;
+    /// cluster.delete_with(&PODS, "default/web", &DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() }).await;
+    /// assert!(cluster.find_object(&PODS, "default/web").await.is_none()); // at once
+    /// # }
+    /// ```
     pub async fn delete_with(&self, of: &ResourceType, key: &str, options: &DeleteOptions<'_>) {
         let deleted = self.dynamic_client().delete(of, &parse(key), options).await;
         deleted.unwrap_or_else(|error| panic!("{} {key} cannot be deleted: {error}", of.kind));
