@@ -53,6 +53,20 @@ const MAX_KILLS: usize = 16;
 const LAST_STEPS: usize = 40;
 
 /// A Kubernetes control plane inside a test. It stops when the last clone is dropped.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use mizzen_testing::Cluster;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let cluster = Cluster::start().await;
+/// cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: web, image: nginx}]}}").await;
+/// cluster.settle().await;
+/// let pod: Pod = cluster.get("web").await;
+/// assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("node-0"));
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Cluster(Arc<ClusterInner>);
 
@@ -316,6 +330,19 @@ impl Cluster {
     }
 
     /// A client of objects without a type, with all permissions.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_sdk::resource::SECRETS;
+    /// use mizzen_sdk::write::is_not_found;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::builder().server_only().start().await;
+    /// let missing = cluster.dynamic_client().get(&SECRETS, &"default/key".parse().unwrap()).await;
+    /// assert!(is_not_found(&missing.unwrap_err()));
+    /// # }
+    /// ```
     pub fn dynamic_client(&self) -> &DynamicClient {
         &self.0.dynamic_client
     }
@@ -547,6 +574,16 @@ impl Cluster {
     }
 
     /// The metrics of controllers and scheduler, as their `/metrics` have them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let cluster = Cluster::start().await;
+    /// assert!(cluster.metrics().contains("scheduler_pending_pods"));
+    /// # }
+    /// ```
     pub fn metrics(&self) -> String {
         self.0.components.lock().metrics().to_string()
     }
@@ -573,7 +610,8 @@ impl Cluster {
         self.0.env.network.faults.set_on(are_on);
     }
 
-    /// Injects one fault: at the n-th request of a kind from now on.
+    /// Injects one fault: at the n-th request of a kind from now on, as in [`Site::request`](crate::Site::request). Requests
+    /// are counted while faults are on, which this switches on.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -583,6 +621,8 @@ impl Cluster {
     /// let cluster = Cluster::start().await;
     /// // The controller dies after it has created its first ReplicaSet.
     /// cluster.inject("deployment-controller", "POST replicasets", 1, Fault::Kill);
+    /// // The scheduler dies after its third write, whatever that is.
+    /// cluster.inject("scheduler", "WRITE", 3, Fault::Kill);
     /// # }
     /// ```
     pub fn inject(&self, actor: &str, request: &str, nth: u32, fault: Fault) {

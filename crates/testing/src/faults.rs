@@ -18,6 +18,8 @@ use crate::steps::StepLog;
 
 /// The component of faults that hit the whole cluster.
 const CLUSTER: &str = "cluster";
+/// The site of any write of a component.
+const ANY_WRITE: &str = "WRITE";
 
 /// A fault. It is injected at a [`Site`].
 ///
@@ -134,7 +136,8 @@ pub struct Site {
     /// The component, as in [`Step::actor`](crate::Step::actor).
     pub actor: Arc<str>,
     /// The requests: method, or `WATCH` or `LIST`, and resource: `PATCH pods/status`. Calls of a webhook by the component
-    /// `apiserver` are `WEBHOOK` with host and path: `WEBHOOK shop.default.svc/validate`.
+    /// `apiserver` are `WEBHOOK` with host and path: `WEBHOOK shop.default.svc/validate`. `WRITE` is any write of the
+    /// component; random faults do not use it.
     pub request: String,
     /// Which of them, counted from 1.
     pub nth: u32,
@@ -377,7 +380,7 @@ impl Faults {
 
     /// The faults of a request. `name` is that of its object; empty if it has none.
     pub(crate) fn on_request(&self, site: &Site, kind: RequestKind, name: &str) -> Vec<Fault> {
-        self.inject(
+        let mut faults = self.inject(
             site,
             || name.to_owned(),
             |source| match source {
@@ -387,7 +390,17 @@ impl Faults {
                 }
                 FaultSource::Random { seed, rates } => random_faults(*seed, rates, site, kind),
             },
-        )
+        );
+        if kind == RequestKind::Write
+            && let Some(write) = self.next_site(&site.actor, ANY_WRITE)
+        {
+            let object = || format!("{} {name}", site.request).trim_end().to_owned();
+            faults.extend(self.inject(&write, object, |source| match source {
+                FaultSource::Planned(planned) => planned.get(&write).cloned().unwrap_or_default(),
+                FaultSource::Random { .. } => Vec::new(),
+            }));
+        }
+        faults
     }
 
     /// The fault of an event of a watch. `line` is the event as it is sent.

@@ -21,6 +21,32 @@ async fn a_controller_that_is_killed_after_a_write_does_not_repeat_it() {
     assert_status!(cluster, Deployment, "web", {"readyReplicas": 3});
 }
 
+/// Its writes are of several resources, and each of them can be its last one.
+#[tokio::test]
+async fn a_controller_survives_its_death_after_each_of_its_writes() {
+    const N_WRITES: u32 = 4;
+    let mut killed_at = Vec::new();
+    for nth in 1..=N_WRITES {
+        let cluster = Cluster::start().await;
+        cluster.inject("deployment-controller", "WRITE", nth, Fault::Kill);
+        cluster.apply(WEB).await;
+        cluster.advance(Duration::from_secs(30)).await;
+        let injected = cluster.injected();
+        assert_eq!(injected.len(), 1, "{nth}: {}", cluster.last_steps(30));
+        let expected =
+            format!("deployment-controller: WRITE #{nth} is applied, and the component is killed");
+        assert_eq!(injected[0].to_string(), expected);
+        let steps = cluster.steps();
+        let fault = steps.iter().find(|step| step.object == "FAULT").unwrap();
+        killed_at.push(fault.what.clone());
+        assert_eq!(cluster.list::<ReplicaSet>().await.len(), 1, "{nth}");
+        assert_status!(cluster, Deployment, "web", {"readyReplicas": 3});
+    }
+    let is_at = |request: &str| killed_at.iter().any(|what| what.contains(request));
+    assert!(is_at("(POST replicasets web-"), "{killed_at:?}");
+    assert!(is_at("deployments/status web)"), "{killed_at:?}");
+}
+
 #[tokio::test]
 async fn every_fault_of_a_request_is_survived() {
     for fault in [
