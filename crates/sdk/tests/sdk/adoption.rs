@@ -2,42 +2,37 @@
 
 use std::sync::Arc;
 
-use kube::Client;
-use mizzen_apiserver::User;
 use mizzen_sdk::controller::{Context, ControllerRefManager, Error, index_controllers};
 use mizzen_sdk::dynamic::{DeleteOptions, PatchType};
-use mizzen_sdk::resource::CUSTOM_RESOURCE_DEFINITIONS;
-use mizzen_sdk::{Key, Object, ResourceType};
+use mizzen_sdk::{Object, ResourceType};
+use mizzen_testing::Cluster;
 use mizzen_value::{Value, value};
 
 const SHELVES: ResourceType =
     ResourceType::namespaced("shop.example.com", "v1", "shelves", "Shelf");
 const BOOKS: ResourceType = ResourceType::namespaced("shop.example.com", "v1", "books", "Book");
 
-async fn define(context: &Context, kind: &ResourceType) {
-    let schema = value!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let name = format!("{}.{}", kind.plural, kind.group);
-    let definition = value!({
-        "metadata": {"name": (&*name)},
-        "spec": {
-            "group": (&*kind.group),
-            "scope": "Namespaced",
-            "names": {"plural": (&*kind.plural), "kind": (&*kind.kind)},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
-        },
-    });
-    let definitions = &CUSTOM_RESOURCE_DEFINITIONS;
-    context.api.create(definitions, &definition).await.unwrap();
-    let is_established = |definition: &Object| {
-        let conditions = definition["status"]["conditions"].list().iter();
-        conditions.into_iter().any(|condition| {
-            condition["type"].str() == "Established" && condition["status"].str() == "True"
-        })
-    };
-    let key = Key::cluster(name);
-    while !is_established(&context.api.get(definitions, &key).await.unwrap()) {
-        tokio::task::yield_now().await;
-    }
+async fn define(cluster: &Cluster, kind: &ResourceType) {
+    let ResourceType {
+        group,
+        plural,
+        kind,
+        ..
+    } = kind;
+    let schema = "{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}";
+    let definition = format!(
+        "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: {plural}.{group}}}
+spec:
+  group: {group}
+  scope: Namespaced
+  names: {{plural: {plural}, kind: {kind}}}
+  versions: [{{name: v1, served: true, storage: true, schema: {schema}}}]
+"
+    );
+    cluster.apply(&definition).await;
 }
 
 async fn create(context: &Context, kind: &ResourceType, name: &str, more: Value) -> Object {
@@ -49,14 +44,17 @@ async fn create(context: &Context, kind: &ResourceType, name: &str, more: Value)
 }
 
 /// A server that has shelves and books, and one shelf.
-async fn library() -> (Context, Object) {
-    let server = mizzen_controlplane::in_memory().await;
-    let client = Client::new(server.in_process(User::master("alice"), "test"), "default");
-    let context = Context::new(client).named("shelves");
-    define(&context, &SHELVES).await;
-    define(&context, &BOOKS).await;
+async fn library() -> (Cluster, Context, Object) {
+    let cluster = Cluster::builder()
+        .server_only()
+        .without_bootstrap()
+        .start()
+        .await;
+    let context = Context::new(cluster.client()).named("shelves");
+    define(&cluster, &SHELVES).await;
+    define(&cluster, &BOOKS).await;
     let shelf = create(&context, &SHELVES, "shelf", Value::object()).await;
-    (context, shelf)
+    (cluster, context, shelf)
 }
 
 async fn claim(
@@ -88,7 +86,7 @@ async fn change(context: &Context, book: &Object, metadata: Value) -> Object {
 
 #[tokio::test]
 async fn a_custom_object_is_adopted_and_released_and_keeps_what_others_wrote() {
-    let (context, shelf) = library().await;
+    let (_cluster, context, shelf) = library().await;
     let reader =
         value!({"apiVersion": "v1", "kind": "ConfigMap", "name": "reader", "uid": "reader-1"});
     let metadata = value!({"labels": {"topic": "sea"}, "ownerReferences": [(reader.clone())], "finalizers": ["example.com/lent"]});
@@ -129,7 +127,7 @@ async fn a_custom_object_is_adopted_and_released_and_keeps_what_others_wrote() {
 
 #[tokio::test]
 async fn a_stale_cache_neither_steals_nor_loses_a_custom_object() {
-    let (context, shelf) = library().await;
+    let (_cluster, context, shelf) = library().await;
     let book = create(
         &context,
         &BOOKS,
@@ -200,7 +198,7 @@ async fn a_stale_cache_neither_steals_nor_loses_a_custom_object() {
 
 #[tokio::test]
 async fn writes_that_race_the_adoption_of_a_custom_object_are_kept() {
-    let (context, shelf) = library().await;
+    let (_cluster, context, shelf) = library().await;
     let book = create(
         &context,
         &BOOKS,
