@@ -1,100 +1,74 @@
-//! The scheduler with its plugin, against an API server in the same process.
+//! The scheduler with its plugin, in a control plane in the process of the test.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use kube::Client;
-use mizzen_apiserver::{Server, User};
-use mizzen_scheduler::{Handle, Options, start};
-use mizzen_sdk::Object;
-use mizzen_sdk::dynamic::DynamicClient;
-use mizzen_sdk::resource::{NODES, PODS};
-use mizzen_value::yaml;
+use k8s_openapi::api::core::v1::Pod;
+use mizzen_sdk::resource::NODES;
+use mizzen_testing::Cluster;
 
-/// An API server with nodes, and the scheduler.
-struct TierCluster {
-    api: DynamicClient,
-    _scheduler: Handle,
-}
+const CONFIGURATION: &[u8] = include_bytes!("../manifests/configuration.yaml");
+const PODS: &str = include_str!("../manifests/pods.yaml");
 
-impl TierCluster {
-    async fn start() -> TierCluster {
-        let server: Server = mizzen_controlplane::in_memory().await;
-        let client = || Client::new(server.in_process(User::master("admin"), "test"), "default");
-        let mut options = Options::new(client());
-        let file = include_bytes!("../manifests/configuration.yaml");
-        options.configuration = Arc::new(scheduler_plugin::configuration(file).unwrap());
-        let scheduler = start(options).unwrap();
-        scheduler.synced().await;
-        let api = DynamicClient::new(client());
-        TierCluster {
-            api,
-            _scheduler: scheduler,
-        }
+/// A cluster with a node in each tier, whose scheduler has the plugin.
+async fn start(tiers: &[&str]) -> Cluster {
+    let configuration = Arc::new(scheduler_plugin::configuration(CONFIGURATION).unwrap());
+    let builder = Cluster::builder()
+        .nodes(tiers.len())
+        .tune_scheduler(move |options| options.configuration = configuration.clone());
+    let cluster = builder.start().await;
+    for (idx, tier) in tiers.iter().enumerate() {
+        assign(&cluster, &format!("node-{idx}"), tier).await;
     }
-
-    async fn create_node(&self, name: &str, tier: &str) {
-        let node = read(&format!(
-            "{{metadata: {{name: {name}, labels: {{example.com/tier: {tier}}}}}, \
-              status: {{allocatable: {{cpu: '4', memory: 8Gi, pods: '110'}}}}}}"
-        ));
-        let mut node = self.api.create(&NODES, &node).await.unwrap();
-        // A new node has a taint until its agent is ready.
-        node.entry("spec").remove("taints");
-        self.api.update(&NODES, &node).await.unwrap();
-    }
-
-    /// Creates a pod, and returns its node.
-    async fn schedule(&self, pod: &Object) -> String {
-        let mut pod = pod.clone();
-        pod.entry("metadata").set("namespace", "default");
-        self.api.create(&PODS, &pod).await.unwrap();
-        // The clock is paused: everything that is due now happens first.
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let pod = self.api.get(&PODS, &pod.key()).await.unwrap();
-        pod["spec"]["nodeName"].str().to_owned()
-    }
+    cluster
 }
 
-fn read(text: &str) -> Object {
-    Object(yaml::read(text.as_bytes()).unwrap().value)
+/// Puts a node into a tier.
+async fn assign(cluster: &Cluster, node: &str, tier: &str) {
+    let labels = format!("metadata: {{labels: {{example.com/tier: {tier}}}}}");
+    cluster.patch(&NODES, node, "", &labels).await;
 }
 
-/// The pods of `manifests/pods.yaml`.
-fn pods() -> Vec<Object> {
-    let documents = include_str!("../manifests/pods.yaml").split("---\n");
-    documents.map(read).collect()
+/// The node of a pod; empty if it has none.
+async fn node_of(cluster: &Cluster, pod: &str) -> String {
+    let pod: Pod = cluster.get(pod).await;
+    pod.spec.and_then(|spec| spec.node_name).unwrap_or_default()
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn pods_of_an_application_share_a_node_of_their_tier() {
-    let cluster = TierCluster::start().await;
-    for (name, tier) in [("a", "tin"), ("b", "gold"), ("c", "gold"), ("d", "gold")] {
-        cluster.create_node(name, tier).await;
+    let cluster = start(&["tin", "gold", "gold", "gold"]).await;
+    for pod in PODS.split("---\n") {
+        cluster.apply(pod).await;
+        cluster.settle().await;
     }
-    let [first, second] = &pods()[..] else {
-        panic!("two pods")
-    };
-    let node = cluster.schedule(first).await;
-    assert!(["b", "c", "d"].contains(&node.as_str()), "{node}");
-    assert_eq!(cluster.schedule(second).await, node);
+    let node = node_of(&cluster, "web-0").await;
+    assert!(
+        ["node-1", "node-2", "node-3"].contains(&node.as_str()),
+        "{node}"
+    );
+    assert_eq!(node_of(&cluster, "web-1").await, node);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_pod_waits_for_a_node_of_its_tier() {
-    let cluster = TierCluster::start().await;
-    cluster.create_node("a", "tin").await;
-    let pod = &pods()[0];
-    assert_eq!(cluster.schedule(pod).await, "");
-    let key = "default/web-0".parse().unwrap();
-    let waiting = cluster.api.get(&PODS, &key).await.unwrap();
-    let message = waiting["status"]["conditions"].list()[0]["message"].str();
+    let cluster = start(&["tin"]).await;
+    cluster.apply(PODS.split("---\n").next().unwrap()).await;
+    cluster.settle().await;
+    let pod: Pod = cluster.get("web-0").await;
+    let conditions = pod.status.and_then(|status| status.conditions);
+    let message = conditions.unwrap_or_default().swap_remove(0).message;
+    let message = message.unwrap_or_default();
     let expected = "0/1 nodes are available: 1 node(s) were not in tier gold.";
     assert!(message.starts_with(expected), "{message}");
-    cluster.create_node("b", "gold").await;
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    let pod = cluster.api.get(&PODS, &key).await.unwrap();
-    assert_eq!(pod["spec"]["nodeName"].str(), "b");
+    // The hint of the plugin: a change of the node is worth a new attempt.
+    assign(&cluster, "node-0", "gold").await;
+    let is_bound = |pod: &Pod| {
+        pod.spec
+            .as_ref()
+            .is_some_and(|spec| spec.node_name.is_some())
+    };
+    cluster.until_object("web-0", is_bound).await;
+    assert_eq!(node_of(&cluster, "web-0").await, "node-0");
 }
 
 #[test]
