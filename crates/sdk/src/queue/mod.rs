@@ -29,10 +29,12 @@ mod delayed;
 mod limit;
 mod metrics;
 mod ready;
+mod retries;
 mod state;
 
 pub use limit::{Exponential, FastSlow, Jittered, Limiter, MaxOf, TokenBucket};
 pub use metrics::Metrics;
+pub use retries::{next_retry, report_retry, track_retries};
 
 use parking_lot::{Mutex, MutexGuard};
 use std::hash::Hash;
@@ -182,6 +184,7 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
     /// Adds a failed key again, when its rate limiter allows it.
     pub fn add_rate_limited(&self, key: T) {
         let delay = self.0.limiter.when(&key);
+        report_retry(Instant::now() + delay);
         self.add_after(key, delay);
     }
 
