@@ -15,6 +15,7 @@ use mizzen_registry::{Registry, Revision, Store};
 use mizzen_sdk::clock::{self, Clock};
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::manager::Manager;
+use mizzen_sdk::queue;
 use mizzen_value::address::Cidr;
 use mizzen_value::clock::Clock as _;
 use mizzen_value::{Str, value};
@@ -154,6 +155,8 @@ impl Cluster {
         if is_virtual {
             // Programs have sources of random numbers that the cluster does not see: the jitter of a back-off.
             clock::simulate_rng(random.rng());
+            // They have work queues that the cluster does not see, too.
+            queue::track_retries();
             // Whatever happens every few seconds makes long advances slow: watches last, and seats are not lent.
             server.min_request_timeout = WATCH_SECONDS;
             server.concurrency.is_fair = false;

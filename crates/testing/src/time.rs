@@ -4,11 +4,12 @@ use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use mizzen_registry::Revision;
+use mizzen_sdk::queue::next_retry;
 use mizzen_value::clock::Clock as _;
 use mizzen_value::json;
 use serde::de::DeserializeOwned;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::Cluster;
 use crate::diff::changes_between;
@@ -16,6 +17,9 @@ use crate::diff::changes_between;
 /// How long nothing may be written until a cluster on virtual time counts as settled. Longer than the delays with which
 /// loops batch and retry at first, and shorter than their periods.
 const QUIET: Duration = Duration::from_secs(1);
+/// How long nothing may be written until a cluster counts as settled although something is retried. A controller that
+/// cannot succeed is retried for ever.
+const HOPELESS: Duration = Duration::from_secs(30);
 /// The same on real time.
 const REAL_QUIET: Duration = Duration::from_millis(250);
 /// How long a cluster may take to settle, and a condition to hold.
@@ -54,8 +58,10 @@ impl<E: Display> Condition for Result<(), E> {
 
 impl Cluster {
     /// Waits until nothing more can happen: all tasks are idle, so queues are empty and watches are delivered; no request is
-    /// open, no event is late, no killed component is away; and the timers of the next second change nothing. Periodic work,
-    /// back-off beyond a second and `requeue_after` are for [`advance`](Cluster::advance).
+    /// open, no event is late, no killed component is away; no work queue of `mizzen_sdk` and no pod of the scheduler waits
+    /// for a retry; and the timers of the next second change nothing. Periodic work and `requeue_after` are for
+    /// [`advance`](Cluster::advance), and so are retries that are due in more than half a minute, or that changed nothing for
+    /// so long.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -80,12 +86,18 @@ impl Cluster {
             false => (REAL_QUIET, REAL_PATIENCE),
         };
         let began = Instant::now();
+        let (mut revision, mut last_write) = (self.store().revision(), began);
         loop {
-            let before = self.store().revision();
             // On virtual time this returns when all tasks are idle, after all timers until then have fired.
             sleep(quiet).await;
-            if self.store().revision() == before && self.n_in_flight() == 0 {
-                return;
+            let now = self.store().revision();
+            if now != revision {
+                (revision, last_write) = (now, Instant::now());
+            } else if self.n_in_flight() == 0 {
+                match next_retry().filter(|_| self.is_virtual()) {
+                    Some(due) if due <= last_write + HOPELESS => sleep_until(due).await,
+                    _ => return,
+                }
             }
             assert!(
                 began.elapsed() < patience,

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_sdk::queue::report_retry;
 use mizzen_value::Str;
 use tokio::time::Instant;
 
@@ -446,8 +447,14 @@ impl SchedulingQueue {
         let order = queued_pod.order();
         match queue_name {
             SubQueue::Active => drop(self.active.insert(order)),
-            SubQueue::Backoff(until) => drop(self.backoff.insert((until, order))),
-            SubQueue::ErrorBackoff(until) => drop(self.error_backoff.insert((until, order))),
+            SubQueue::Backoff(until) => {
+                report_retry(until + BACKOFF_WINDOW);
+                self.backoff.insert((until, order));
+            }
+            SubQueue::ErrorBackoff(until) => {
+                report_retry(until + BACKOFF_WINDOW);
+                self.error_backoff.insert((until, order));
+            }
             SubQueue::Unschedulable => {
                 let uid = queued_pod.pod.uid.clone();
                 self.unschedulable

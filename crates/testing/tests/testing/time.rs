@@ -1,5 +1,6 @@
 //! Virtual time.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -7,6 +8,8 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Client};
+use mizzen_sdk::Key;
+use mizzen_sdk::controller::{Action, Context, Controller, Error, typed};
 use mizzen_testing::{Cluster, Fault, Step, assert_status};
 
 const DAILY: &str = "
@@ -109,6 +112,61 @@ async fn settle_waits_for_an_event_that_is_late_and_for_a_program_that_is_restar
         "{}",
         cluster.last_steps(9)
     );
+}
+
+/// Copies a ConfigMap, but fails until its n-th attempt.
+async fn copy_at_attempt(client: Client, n: u32) {
+    let context = Context::new(client).named("late");
+    let attempts = AtomicU32::new(0);
+    let source = typed::<ConfigMap>().labels("role=source");
+    let reconcile = move |_: Key, context: Context| {
+        let attempt = 1 + attempts.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if attempt < n {
+                return Err(Error::other(format!("attempt {attempt} fails")));
+            }
+            let configs: Api<ConfigMap> = Api::default_namespaced(context.client());
+            let copy = serde_json::from_str(r#"{"metadata":{"name":"copy"}}"#).unwrap();
+            configs.create(&Default::default(), &copy).await?;
+            Ok(Action::done())
+        }
+    };
+    let controller = Controller::for_kind(&context, source).reconcile(reconcile);
+    controller.run(std::future::pending()).await.unwrap();
+}
+
+/// A cluster with that controller and a ConfigMap to copy. Returns how many seconds it took to settle, and whether
+/// there is a copy.
+async fn settle_with_copy_at_attempt(n: u32) -> (i64, bool) {
+    let cluster = Cluster::builder().server_only().start().await;
+    cluster.run("late", move |client| copy_at_attempt(client, n));
+    let source =
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source, labels: {role: source}}}";
+    cluster.apply(source).await;
+    let before = cluster.now();
+    cluster.settle().await;
+    let took = cluster.now() - before;
+    (took, cluster.find::<ConfigMap>("copy").await.is_some())
+}
+
+#[tokio::test]
+async fn settle_waits_for_a_retry_with_a_long_back_off() {
+    // The eleventh retry is five seconds after the one before.
+    let (took, is_copied) = settle_with_copy_at_attempt(12).await;
+    assert!(is_copied && took >= 10, "{took} s");
+}
+
+#[test]
+fn settle_gives_up_a_controller_that_always_fails() {
+    let run = |n| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(settle_with_copy_at_attempt(n))
+    };
+    let (took, is_copied) = run(u32::MAX);
+    assert!(!is_copied && (10..=31).contains(&took), "{took} s");
+    // Its retries are not waited for by a cluster that comes later on the thread.
+    assert_eq!(run(1), (2, true));
 }
 
 #[tokio::test]
