@@ -249,7 +249,7 @@ fn a_controller_without_a_bug_survives() {
     let explored = explore(Bug::None)
         .seeds(0..20)
         .run(async |cluster: &Cluster| scenario(cluster, Bug::None).await);
-    assert_eq!(explored.n_seeds, 20);
+    assert!(explored.n_faults > explored.n_seeds);
 }
 
 #[test]

@@ -122,8 +122,7 @@ fn exploration_passes_a_program_that_survives_faults() {
     let explored = Explore::new(bare())
         .seeds(0..30)
         .run(async |cluster: &Cluster| copy_three(cluster, false).await);
-    assert_eq!(explored.n_seeds, 30);
-    assert!(explored.n_faults > 30, "{explored:?}");
+    assert!(explored.n_faults > explored.n_seeds, "{explored:?}");
 }
 
 #[test]
@@ -177,7 +176,12 @@ fn a_deployment_survives_exploration() {
         .seeds(0..3)
         .run(async |cluster: &Cluster| {
             cluster.apply(WEB).await;
-            cluster.advance(Duration::from_secs(20)).await;
+            // Without the first rollout the end has one ReplicaSet less.
+            let is_ready = |web: &Deployment| {
+                let status = web.status.as_ref();
+                status.and_then(|status| status.ready_replicas) == Some(3)
+            };
+            cluster.until_object("web", is_ready).await;
             cluster.apply(&WEB.replace("web:1", "web:2")).await;
             cluster.advance(Duration::from_secs(20)).await;
         });
