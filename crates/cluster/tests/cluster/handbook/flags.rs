@@ -14,7 +14,9 @@ The help of every command, as `mizzen COMMAND --help` prints it. This page is ge
 /// The help of a command.
 fn help(command: &[&str]) -> String {
     let mut process = Command::new(env!("CARGO_BIN_EXE_mizzen"));
-    let output = process.args(command).arg("--help").output().unwrap();
+    // The width is that of the page, and not of the terminal in which the test runs.
+    process.args(command).arg("--help").env_remove("COLUMNS");
+    let output = process.output().unwrap();
     assert!(output.status.success(), "{command:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let lines = text.trim_end().lines().map(str::trim_end);
