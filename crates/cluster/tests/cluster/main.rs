@@ -25,6 +25,7 @@ mod encryption;
 mod envtest;
 mod full_disk;
 mod handbook;
+mod harnesses;
 mod http;
 mod kubectl;
 mod layers;

