@@ -152,6 +152,20 @@ impl Project {
             template!("python/init.py"),
             context,
         );
+        if context["has_admission"].bool() {
+            for (path, template) in [
+                (
+                    format!("{package}/webhooks.py"),
+                    template!("python/webhooks.py"),
+                ),
+                (
+                    "config/service.yaml".into(),
+                    template!("python/service.yaml"),
+                ),
+            ] {
+                add(path, template, context);
+            }
+        }
         for kind in &self.kinds {
             let (module, context) = (snake_case(&kind.kind), self.kind_context(kind));
             let plural = &kind.plural;
@@ -160,22 +174,35 @@ impl Project {
                 template!("python/crd.yaml"),
                 &context,
             );
-            let sample = format!(
-                "config/samples/{}_{}_{module}.yaml",
-                kind.group, kind.storage
-            );
-            add(sample, template!("sample.yaml"), &context);
-            if kind.has_controller {
-                add(
-                    format!("{package}/{module}.py"),
+            for version in &kind.versions {
+                let mut of_version = context.clone();
+                of_version.set("version", version.as_str());
+                let sample = format!("config/samples/{}_{version}_{module}.yaml", kind.group);
+                add(sample, template!("sample.yaml"), &of_version);
+            }
+            let parts = [
+                (
+                    kind.has_controller,
+                    module.clone(),
                     template!("python/handlers.py"),
-                    &context,
-                );
-                add(
-                    format!("tests/test_{module}.py"),
                     template!("python/test.py"),
-                    &context,
-                );
+                ),
+                (
+                    kind.webhooks.is_defaulting,
+                    format!("{module}_defaulting"),
+                    template!("python/defaulting.py"),
+                    template!("python/test_defaulting.py"),
+                ),
+                (
+                    kind.webhooks.is_validating,
+                    format!("{module}_validating"),
+                    template!("python/validating.py"),
+                    template!("python/test_validating.py"),
+                ),
+            ];
+            for (_, name, source, test) in parts.into_iter().filter(|it| it.0) {
+                add(format!("{package}/{name}.py"), source, &context);
+                add(format!("tests/test_{name}.py"), test, &context);
             }
         }
     }
@@ -194,6 +221,11 @@ impl Project {
         let any = |has: &dyn Fn(&Kind) -> bool| self.kinds.iter().any(has);
         let has_admission = any(&|it| it.webhooks != Webhooks::default());
         let has_conversions = any(&|it| it.versions.len() > 1);
+        let has_controllers = any(&|it| it.has_controller);
+        let count = |has: &dyn Fn(&Kind) -> bool| {
+            let n_kinds = self.kinds.iter().filter(|kind| has(kind)).count();
+            Value::from(n_kinds.to_string().as_str())
+        };
         let kinds = kinds.into_iter().map(|kind| kind.context(&self.domain));
         value!({
             "name": (text(&self.name)),
@@ -202,9 +234,12 @@ impl Project {
             "is_workspace_member": (self.is_workspace_member),
             "sdk_path": (text(sdk_path)),
             "sdk_version": (text(sdk_version)),
-            "has_controllers": (any(&|it| it.has_controller)),
+            "has_controllers": has_controllers,
+            "has_handlers": (has_controllers || has_admission),
             "has_admission": has_admission,
             "has_conversions": has_conversions,
+            "n_defaulting": (count(&|it| it.webhooks.is_defaulting)),
+            "n_validating": (count(&|it| it.webhooks.is_validating)),
             "has_webhooks": (has_admission || has_conversions),
             "kinds": (kinds.collect::<Vec<_>>()),
         })
@@ -229,7 +264,10 @@ impl Kind {
     fn context(&self, domain: &str) -> Value {
         let text = |text: &str| Value::from(text);
         let module = snake_case(&self.kind);
-        let named = |version: &String| value!({ "version": (text(version)) });
+        let named = |version: &String| {
+            let is_stored = *version == self.storage;
+            value!({ "version": (text(version)), "is_stored": is_stored })
+        };
         let mut sorted = self.versions.clone();
         sorted.sort();
         let mut spokes: Vec<String> = self.spokes().cloned().collect();

@@ -163,11 +163,12 @@ pub enum ChangeError {
         /// The storage version.
         storage: String,
     },
-    /// The template of the language has no such part.
+    /// kopf has no conversion webhooks.
     #[error(
-        "projects in Python have no {0} yet: kopf.on.mutate, kopf.on.validate and the CustomResourceDefinition are edited by hand"
+        "kopf serves no conversion webhooks: all versions of a kind in Python have the same fields, and `mizzen create \
+         version` adds one without a webhook"
     )]
-    Python(&'static str),
+    PythonConversion,
 }
 
 /// Why a file is no `PROJECT`.
@@ -282,9 +283,6 @@ impl Project {
         kind: &str,
         webhooks: Webhooks,
     ) -> Result<(), ChangeError> {
-        if self.language == Language::Python {
-            return Err(ChangeError::Python("generated webhooks"));
-        }
         let kind = self.kind_mut(group, kind)?;
         kind.webhooks.is_defaulting |= webhooks.is_defaulting;
         kind.webhooks.is_validating |= webhooks.is_validating;
@@ -293,6 +291,9 @@ impl Project {
 
     /// Checks that a kind has a conversion, which every kind with several versions has.
     pub fn check_conversion(&mut self, group: &str, kind: &str) -> Result<(), ChangeError> {
+        if self.language == Language::Python {
+            return Err(ChangeError::PythonConversion);
+        }
         let kind = self.kind_mut(group, kind)?;
         match &kind.versions[..] {
             [version] => Err(ChangeError::OneVersion {
@@ -312,9 +313,6 @@ impl Project {
         version: &str,
         is_stored: bool,
     ) -> Result<(), ChangeError> {
-        if self.language == Language::Python {
-            return Err(ChangeError::Python("generated versions"));
-        }
         name::check_version(version)?;
         let kind = self.kind_mut(group, kind)?;
         if kind.versions.iter().any(|existing| existing == version) {

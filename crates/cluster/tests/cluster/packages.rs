@@ -182,6 +182,40 @@ async fn the_wheel_works_in_an_empty_virtual_environment() {
 }
 
 #[tokio::test]
+async fn a_new_operator_in_python_is_tested_in_an_empty_virtual_environment() {
+    let Some(environment) = Environment::create().await else {
+        return;
+    };
+    let wheel = environment.build("python").await;
+    environment.pip_install([&*wheel]).await;
+    // The `mizzen` of the wheel, as a user of Python has it.
+    let project = environment.path().join("shop");
+    let init = "init --domain example.com --name shop --language python";
+    let mut mizzen = environment.command(environment.bin("mizzen"));
+    environment.run(mizzen.args(init.split(' '))).await;
+    for addition in [
+        "api --group shop --version v1alpha1 --kind Oven --namespaced --controller",
+        "webhook --group shop --kind Oven --defaulting --validating",
+        "version --group shop --kind Oven --version v1 --storage",
+        "api --group shop --version v1 --kind PizzaStone --controller",
+        "webhook --group shop --kind PizzaStone --validating",
+        "api --group shop --version v1 --kind Menu --namespaced",
+    ] {
+        let mut mizzen = environment.command(environment.bin("mizzen"));
+        mizzen.arg("create").args(addition.split(' '));
+        environment.run(mizzen.current_dir(&project)).await;
+    }
+    environment.pip_install(["--editable", "shop[test]"]).await;
+    let mut suite = environment.command(environment.bin("pytest"));
+    suite
+        .args(["-q", "-p", "no:cacheprovider"])
+        .current_dir(&project);
+    let printed = environment.run(&mut suite).await;
+    assert!(printed.contains("8 passed"), "{printed}");
+    print_summary(&printed);
+}
+
+#[tokio::test]
 async fn the_npm_package_works_in_an_empty_project() {
     let Some(environment) = Environment::create().await else {
         return;
