@@ -142,7 +142,7 @@ impl Outcome {
 }
 
 /// Whether a program is installed; if not, the test leaves a step out and prints it.
-fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let found = std::process::Command::new("which").arg(program).output();
     let is_installed = found.is_ok_and(|output| output.status.success());
     if !is_installed {

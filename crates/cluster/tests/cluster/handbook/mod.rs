@@ -9,6 +9,7 @@
 //! | `yaml`, first line `# FILE` | the same: it is a file that a later `sh` block uses |
 //! | `rust` | a doc test of `examples/handbook`, or, as `rust,ignore`, an excerpt of a source file |
 //! | `python`, `js`, `json`, `go` | `packages.rs`: it is an excerpt of a suite that is run there |
+//! | any, after `<!-- run with PROGRAM -->` | the same, where the program is installed |
 //! | any, after `<!-- not run: REASON -->` | nothing |
 
 mod annotations;
@@ -55,6 +56,8 @@ pub(crate) struct Block {
     pub(crate) text: String,
     /// Why it is not run.
     pub(crate) not_run: Option<String>,
+    /// The program without which it is not run.
+    pub(crate) program: Option<String>,
 }
 
 /// The root of the repository.
@@ -108,7 +111,7 @@ impl Page {
     pub(crate) fn blocks(&self) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut is_inside = false;
-        let mut not_run = None;
+        let (mut not_run, mut program) = (None, None);
         for (n_before, line) in self.text.lines().enumerate() {
             let fence = line.trim_start().strip_prefix("```");
             match (is_inside, fence) {
@@ -120,6 +123,7 @@ impl Page {
                         info,
                         text,
                         not_run,
+                        program: program.take(),
                     });
                     is_inside = true;
                 }
@@ -130,9 +134,13 @@ impl Page {
                     block.text.push('\n');
                 }
                 (false, None) => {
-                    let reason = line.trim().strip_prefix("<!-- not run: ");
-                    if let Some(reason) = reason.and_then(|rest| rest.strip_suffix(" -->")) {
+                    let remark = line.trim().strip_prefix("<!-- ");
+                    let remark = remark.and_then(|rest| rest.strip_suffix(" -->"));
+                    if let Some(reason) = remark.and_then(|text| text.strip_prefix("not run: ")) {
                         not_run = Some(reason.to_owned());
+                    }
+                    if let Some(name) = remark.and_then(|text| text.strip_prefix("run with ")) {
+                        program = Some(name.to_owned());
                     }
                 }
             }

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::examples::{binaries, install_commands};
 use super::{minor_version, skip};
+use crate::command_line::is_installed;
 use crate::handbook::{Page, pages, root};
 use crate::process::STEP_TIMEOUT;
 
@@ -247,11 +248,17 @@ async fn check(name: &str) {
     let pages = pages();
     let page = pages.iter().find(|page| page.name == name);
     let page = page.unwrap_or_else(|| panic!("there is no docs/{name}"));
-    let blocks: Vec<_> = page
-        .blocks()
-        .into_iter()
-        .filter(|block| block.not_run.is_none())
-        .collect();
+    let mut blocks = page.blocks();
+    blocks.retain(|block| block.not_run.is_none());
+    let mut is_left_out = false;
+    blocks.retain(|block| {
+        // An output belongs to the commands before it.
+        if block.info != "text" {
+            let program = block.program.as_deref();
+            is_left_out = program.is_some_and(|program| !is_installed(program));
+        }
+        !is_left_out
+    });
     let steps = blocks.iter().filter(|block| block.info.starts_with("sh"));
     let started = steps.flat_map(|block| block.text.split("cargo run -p ").skip(1));
     let mut programs = started.filter_map(|rest| rest.split_whitespace().next());
