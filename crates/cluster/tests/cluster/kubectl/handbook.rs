@@ -314,6 +314,7 @@ pages_run! {
     secrets_are_encrypted: "encryption.md",
     simulated_pods_do_what_annotations_say: "simulated-nodes.md",
     envtest_assets_are_installed: "envtest.md",
+    envtest_assets_of_java_are_installed: "java.md",
 }
 
 #[test]
