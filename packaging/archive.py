@@ -1,10 +1,11 @@
-"""Archives whose bytes depend on their contents alone.
+"""What all packages need: the binary, and archives whose bytes depend on their contents alone.
 
 A tar file has its entries in the given order, owned by numbers, with one time: SOURCE_DATE_EPOCH, or the time of the last
 commit, or 0.
 """
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -29,6 +30,15 @@ def workspace():
     text = (ROOT / "Cargo.toml").read_text()
     package = text.split("[workspace.package]", 1)[1].split("\n[", 1)[0]
     return [re.search(rf'^{name} = "([^"]+)"', package, re.M)[1] for name in ("version", "repository")]
+
+
+def release_binary():
+    """The release binary of this checkout, which cargo builds unless it is current."""
+    command = ["cargo", "build", "--release", "--locked", "--bin", "mizzen", "--message-format=json-render-diagnostics"]
+    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    messages = [json.loads(line) for line in built.splitlines() if line.startswith("{")]
+    [path] = [message["executable"] for message in messages if message.get("executable")]
+    return Path(path)
 
 
 def source_date():

@@ -34,6 +34,21 @@ class Packages(unittest.TestCase):
             self.assertEqual(os.path.basename(one), os.path.basename(other))
             self.assertEqual(pathlib.Path(one).read_bytes(), pathlib.Path(other).read_bytes())
 
+    def test_without_a_binary_cargo_builds_one(self):
+        # A cargo that has built a program already.
+        built = json.dumps({"reason": "compiler-artifact", "executable": PROGRAM})
+        cargo = pathlib.Path(self.directory.name, "cargo")
+        cargo.write_text(f"#!/bin/sh\necho \"$@\" >&2\necho '{built}'\n")
+        cargo.chmod(0o755)
+        environment = {**os.environ, "PATH": f"{self.directory.name}:{os.environ['PATH']}"}
+        out = ["--out", os.path.join(self.directory.name, "out"), "--compression", "0"]
+        for script in [["build", "python"], ["build", "npm"], ["image/build"]]:
+            command = [sys.executable, HERE / script[0], *script[1:], *out]
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("build --release --locked", done.stderr)
+            self.assertTrue(os.path.getsize(done.stdout.strip()) > os.path.getsize(PROGRAM))
+
     def test_the_record_of_a_wheel_is_true(self):
         with zipfile.ZipFile(self.build("python", "out").stdout.strip()) as wheel:
             [record] = [name for name in wheel.namelist() if name.endswith(".dist-info/RECORD")]
