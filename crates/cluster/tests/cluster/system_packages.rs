@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use mizzen_value::yaml;
 use nix::sys::signal::{Signal, kill};
@@ -19,6 +20,9 @@ use crate::kubectl::skip;
 use crate::process::STEP_TIMEOUT;
 
 const MIZZEN: &str = env!("CARGO_BIN_EXE_mizzen");
+
+/// How long `cargo install` may compile, on a busy machine.
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// The root of the repository.
 fn repository() -> PathBuf {
@@ -256,6 +260,36 @@ async fn the_debian_package_installs_runs_and_purges() {
     for path in ["usr/bin/mizzen", "etc/default/mizzen", "var/lib/mizzen"] {
         assert!(!root.join(path).exists(), "{path}");
     }
+}
+
+/// What `cargo install --path crates/cluster` installs, from a debug build that is there already for the most part.
+#[tokio::test]
+async fn cargo_installs_a_binary_that_runs() {
+    if std::env::var("CI").as_deref() != Ok("true") {
+        eprintln!("SKIPPED: the binary is compiled for cargo install in CI only (CI=true)");
+        return;
+    }
+    let home = temporary_directory();
+    // What this workspace has compiled is used, but its programs are not replaced.
+    let compiled = Path::new(MIZZEN).ancestors().nth(2).unwrap();
+    let install = Command::new(env!("CARGO"))
+        .args(["install", "--debug", "--locked", "--offline", "--path"])
+        .arg(env!("CARGO_MANIFEST_DIR"))
+        .arg("--root")
+        .arg(home.path())
+        .env("CARGO_BUILD_BUILD_DIR", compiled)
+        .env("CARGO_TARGET_DIR", home.path().join("target"))
+        .stdin(Stdio::null())
+        .output();
+    let install = timeout(INSTALL_TIMEOUT, install).await.expect("ends");
+    let install = install.unwrap();
+    assert!(install.status.success(), "{install:?}");
+    let kubeconfig = home.path().join("kubeconfig");
+    let mut command = Command::new(home.path().join("bin/mizzen"));
+    command
+        .args(["up", "--in-memory", "--port=0", "--kubeconfig"])
+        .arg(&kubeconfig);
+    Packaged::start(command).await.exercise(&kubeconfig).await;
 }
 
 /// Every command of a pipeline that names a file of the repository names one that exists.
