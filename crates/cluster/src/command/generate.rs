@@ -6,6 +6,7 @@ use std::process::{Command, ExitStatus};
 
 use clap::{Args, Subcommand};
 use mizzen_crd_types::GenerateError;
+use mizzen_scaffold::{Language, Project};
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::resource::CUSTOM_RESOURCE_DEFINITIONS;
 use mizzen_sdk::write::message;
@@ -95,6 +96,12 @@ pub(crate) enum GenerateCommandError {
          run it in the directory of an operator, or create one with mizzen init", .0.display()
     )]
     NoPackage(PathBuf),
+    /// The project is not in Rust.
+    #[error(
+        "{} is a project in Python: its manifests are written by mizzen create, and edited by hand; \
+         apply them with kubectl apply -k config", .0.display()
+    )]
+    Python(PathBuf),
     /// The project has no program of that name.
     #[error(
         "{} has no program `manifests`: add src/bin/manifests.rs with `Manifests::new(\"NAME\").main()`, \
@@ -180,6 +187,15 @@ impl ManifestArgs {
 
 /// The directory of the nearest package that has the program `manifests`.
 fn package_directory(here: &Path) -> Result<PathBuf, GenerateCommandError> {
+    let mut projects = here.ancestors().filter_map(|directory| {
+        let text = std::fs::read_to_string(directory.join(Project::FILE)).ok()?;
+        Some((directory, Project::parse(&text).ok()?))
+    });
+    if let Some((directory, project)) = projects.next()
+        && project.language == Language::Python
+    {
+        return Err(GenerateCommandError::Python(directory.into()));
+    }
     let mut manifests = here.ancestors().filter_map(|directory| {
         let text = std::fs::read_to_string(directory.join("Cargo.toml")).ok()?;
         text.contains("[package]").then_some((directory, text))
@@ -321,5 +337,17 @@ mod tests {
             )],
             "/operator",
         );
+    }
+
+    #[test]
+    fn a_project_in_python_has_manifests_that_are_edited() {
+        let sdk = mizzen_scaffold::SdkSource::Version("0.1.0".into());
+        let project = Project::new("operator", "example.com", Language::Python, sdk).unwrap();
+        let project = project.to_text();
+        let files = [
+            ("Cargo.toml", "[package]\n"),
+            ("operator/PROJECT", &*project),
+        ];
+        check(&files, "/operator is a project in Python");
     }
 }
