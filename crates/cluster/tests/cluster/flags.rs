@@ -91,11 +91,15 @@ async fn client_certificates_in_files_must_match_their_keys() {
 async fn flags_that_installers_pass_are_accepted() {
     let home = Home::in_memory()
         .with("--allow-privileged=true")
+        .with("--apiserver-count=1")
         .with("--authorization-mode=Node,RBAC")
+        .with("--default-watch-cache-size=100")
         .with("--enable-bootstrap-token-auth=true")
         .with("--event-ttl=30m")
         .with("--feature-gates=SidecarContainers=true,AllAlpha=false")
+        .with("--kubelet-port=10250")
         .with("--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname")
+        .with("--kubelet-read-only-port=10255")
         .with("--profiling=false")
         .with("--runtime-config=autoscaling/v1=false")
         .with("--runtime-config=")
@@ -147,6 +151,10 @@ async fn unsupported_flags_of_the_api_server_are_rejected_by_name() {
         (
             "--contention-profiling",
             "--contention-profiling=true is not supported: blocking is not profiled",
+        ),
+        (
+            "--kubelet-port=10255",
+            "--kubelet-port=10255 is not supported: the port of a kubelet is that of its node's status",
         ),
         (
             "--kubernetes-service-node-port=80",
