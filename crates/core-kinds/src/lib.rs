@@ -41,6 +41,7 @@ mod pem;
 pub mod resources;
 
 pub use mizzen_apiextensions::Behaviour;
+pub use persistent_volume::default_volume_spec;
 pub use service::allocate;
 
 /// The behaviour of a kind. A subresource with rules of its own is written `Kind/subresource`.

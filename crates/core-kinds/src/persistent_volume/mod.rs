@@ -16,6 +16,19 @@ use mizzen_apiextensions::KindStrategy;
 
 pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<PersistentVolumeStrategy>();
 
+/// Sets the defaults that the specs of all volumes share, those inside attachments among them.
+pub fn default_volume_spec(spec: &mut Value) {
+    resources::round(spec.get_mut("capacity"));
+    for (source, field, default) in [
+        ("hostPath", "type", Value::from("")),
+        ("azureDisk", "readOnly", Value::from(false)),
+    ] {
+        if let Some(source) = spec.get_mut(source).filter(|source| !source.is_null()) {
+            source.set_default(field, default);
+        }
+    }
+}
+
 pub(super) struct PersistentVolumeStrategy;
 
 impl KindStrategy for PersistentVolumeStrategy {
@@ -24,10 +37,7 @@ impl KindStrategy for PersistentVolumeStrategy {
         let spec = volume.entry("spec");
         spec.set_default("persistentVolumeReclaimPolicy", "Retain");
         spec.set_default("volumeMode", "Filesystem");
-        resources::round(spec.get_mut("capacity"));
-        if let Some(host_path) = spec.get_mut("hostPath").filter(|source| !source.is_null()) {
-            host_path.set_default("type", "");
-        }
+        default_volume_spec(spec);
     }
 
     fn prepare(volume: &mut Value, old: Option<&Value>, context: &HookContext) {

@@ -1,5 +1,6 @@
 //! VolumeAttachments.
 
+use mizzen_core_kinds::default_volume_spec;
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Action, HookContext, Path, Violations};
 use mizzen_value::Value;
@@ -14,6 +15,12 @@ pub(super) const ATTACHMENT: Behaviour = Behaviour::of::<VolumeAttachmentStrateg
 pub(super) struct VolumeAttachmentStrategy;
 
 impl KindStrategy for VolumeAttachmentStrategy {
+    fn default(attachment: &mut Value) {
+        if let Some(spec) = attachment.at_mut("spec.source.inlineVolumeSpec") {
+            default_volume_spec(spec);
+        }
+    }
+
     fn validate(
         attachment: &Value,
         old: Option<&Value>,

@@ -58,6 +58,31 @@ fn an_attachment_names_one_volume() {
 }
 
 #[test]
+fn an_attached_volume_has_the_defaults_of_its_source() {
+    check(
+        "storage.k8s.io/v1 VolumeAttachment",
+        r#"{"spec":{"attacher":"a","nodeName":"n","source":{"inlineVolumeSpec":{"azureDisk":{"diskName":"d","diskURI":"u"}}}}}"#,
+        expect![[r#"
+            {"metadata":{},"spec":{"attacher":"a","source":{"inlineVolumeSpec":{"azureDisk":{"diskName":"d","diskURI":"u","cachingMode":"ReadWrite","fsType":"ext4","readOnly":false,"kind":"Shared"}}},"nodeName":"n"},"status":{"attached":false}}
+        "#]],
+    );
+    check(
+        "storage.k8s.io/v1 VolumeAttachment",
+        r#"{"spec":{"attacher":"a","nodeName":"n","source":{"inlineVolumeSpec":{"hostPath":{"path":"/p"},"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1"}}}}}"#,
+        expect![[r#"
+            {"metadata":{},"spec":{"attacher":"a","source":{"inlineVolumeSpec":{"capacity":{"storage":"1"},"hostPath":{"path":"/p","type":""},"accessModes":["ReadWriteOnce"]}},"nodeName":"n"},"status":{"attached":false}}
+        "#]],
+    );
+    check(
+        "v1 PersistentVolume",
+        r#"{"spec":{"azureDisk":{"diskName":"d","diskURI":"https://a.blob.core.windows.net/c/d.vhd"},"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1"}}}"#,
+        expect![[r#"
+            {"metadata":{},"spec":{"capacity":{"storage":"1"},"azureDisk":{"diskName":"d","diskURI":"https://a.blob.core.windows.net/c/d.vhd","cachingMode":"ReadWrite","fsType":"ext4","readOnly":false,"kind":"Shared"},"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Retain","volumeMode":"Filesystem"},"status":{"phase":"Pending","lastPhaseTransitionTime":"2024-01-01T00:00:00Z"}}
+        "#]],
+    );
+}
+
+#[test]
 fn a_request_of_a_claim_has_exactly_one_type() {
     let kind = "resource.k8s.io/v1 ResourceClaim";
     let claim =
