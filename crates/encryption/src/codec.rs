@@ -72,7 +72,7 @@ impl Codec for EncryptedCodec {
         }))
     }
 
-    /// Blocks while a KMS plug-in decrypts a seed that is not cached, so it must not be called from a task.
+    /// Blocks while a KMS plug-in decrypts a seed that is not cached.
     fn decode(&self, space: &str, key: &str, bytes: &Bytes) -> (Draft, KeyMark) {
         match self.decrypt(space, key, bytes) {
             Ok((plain, mark)) => (self.plain.decode(space, key, &plain).0, mark),
@@ -83,6 +83,10 @@ impl Codec for EncryptedCodec {
                 (draft, self.mark(space))
             }
         }
+    }
+
+    fn may_block(&self) -> bool {
+        true
     }
 
     fn mark(&self, space: &str) -> KeyMark {

@@ -22,6 +22,11 @@ pub trait Codec: fmt::Debug + Send + Sync {
     /// The record of bytes that any program wrote. What cannot be decoded becomes a draft whose readers get the error.
     fn decode(&self, space: &str, key: &str, bytes: &Bytes) -> (Draft, KeyMark);
 
+    /// Whether `decode` may block, so that no task may call it.
+    fn may_block(&self) -> bool {
+        false
+    }
+
     /// The mark with which a record of `space` is written now, as that of an [`Encryptor`](crate::Encryptor).
     fn mark(&self, space: &str) -> KeyMark;
 }

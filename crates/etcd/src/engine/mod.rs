@@ -10,6 +10,7 @@
 //! Invariant: every call has a deadline. A watch that breaks goes on after the last revision that it has published, so that
 //! nothing is lost or published twice; if that was compacted, the keyspace is listed again and its watches expire.
 
+mod blocking;
 mod commit;
 mod compact;
 mod lease;
@@ -29,6 +30,7 @@ use mizzen_value::clock::Clock;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use self::blocking::BlockingCodec;
 use self::compact::Compactor;
 use self::lease::Leases;
 use self::space::CachedSpace;
@@ -124,7 +126,10 @@ impl EtcdEngine {
             overrides: overrides
                 .map(|(space, client)| (space, cluster(client)))
                 .collect(),
-            codec: options.codec,
+            codec: match options.codec.may_block() {
+                true => Arc::new(BlockingCodec(options.codec)),
+                false => options.codec,
+            },
             clock: options.clock,
             health_timeout: options.health_timeout,
             spaces: RwLock::default(),
