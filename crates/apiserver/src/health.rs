@@ -225,7 +225,16 @@ impl EndpointCheck<'_> {
 
     async fn run(&self, server: &ServerParts) -> Result<(), String> {
         match self {
-            EndpointCheck::Own((_, check)) => check(server),
+            EndpointCheck::Own((name, check)) => {
+                check(server)?;
+                match [STORE.0, STORE_READINESS.0].contains(name) {
+                    true => {
+                        let store = server.registry.store();
+                        store.check().await.map_err(|error| error.to_string())
+                    }
+                    false => Ok(()),
+                }
+            }
             EndpointCheck::Boot(name) if server.boot_sequence.is_complete(name) => Ok(()),
             EndpointCheck::Boot(_) => Err("not finished".into()),
             EndpointCheck::Outside(check) => check.check().await,

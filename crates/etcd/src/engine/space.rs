@@ -192,9 +192,11 @@ struct Filler {
 
 impl Filler {
     async fn wait(&mut self, error: &CallError, event: &'static str) {
-        // A watch ends now and then; what goes on failing is told.
-        if self.pause > FIRST_PAUSE {
-            warn!(resource = %self.feed.space().name(), error = error.message, "{event}");
+        let resource = self.feed.space().name();
+        // The client reports a member that cannot be reached, once for all keyspaces; and a watch ends now and then.
+        match error.is_unavailable() || self.pause == FIRST_PAUSE {
+            true => debug!(%resource, error = error.message, "{event}"),
+            false => warn!(%resource, error = error.message, "{event}"),
         }
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).min(LAST_PAUSE);
