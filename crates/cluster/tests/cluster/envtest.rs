@@ -522,7 +522,7 @@ async fn help_has_the_flags_that_harnesses_look_for() {
 #[tokio::test]
 async fn flags_and_servers_that_are_not_supported_are_rejected_by_name() {
     let assets = Assets::install().await;
-    // Something else listens where etcd should be.
+    // Something that is no etcd listens where one should be.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let other = format!("--etcd-servers=http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -536,8 +536,8 @@ async fn flags_and_servers_that_are_not_supported_are_rejected_by_name() {
         ("kube-apiserver", vec![], "--etcd-servers must be specified"),
         (
             "kube-apiserver",
-            vec![&*other],
-            "is not the etcd of mizzen envtest",
+            vec![&*other, "--storage-initialization-timeout=1s"],
+            "etcd could not be read within 1 s",
         ),
         (
             "kube-apiserver",

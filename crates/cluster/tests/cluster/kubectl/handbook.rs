@@ -312,6 +312,7 @@ pages_run! {
     a_control_plane_is_operated: "handbook/12-operating.md",
     suites_move_from_other_control_planes: "handbook/13-moving.md",
     secrets_are_encrypted: "encryption.md",
+    objects_are_stored_in_etcd: "etcd.md",
     simulated_pods_do_what_annotations_say: "simulated-nodes.md",
     envtest_assets_are_installed: "envtest.md",
     envtest_assets_of_java_are_installed: "java.md",
