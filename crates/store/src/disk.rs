@@ -18,6 +18,7 @@ mod base;
 mod codec;
 mod commit_mark;
 pub(crate) mod content;
+mod create;
 mod encryption_state;
 mod file_ops;
 mod frame;
@@ -29,6 +30,7 @@ mod reserve;
 mod tests;
 
 pub use self::backup::backup;
+pub use self::create::{CreatedRecord, create};
 pub(crate) use self::read_only::ReadOnlyDisk;
 
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -60,7 +60,7 @@ mod snapshot;
 mod watch;
 
 pub use codec::{Codec, EncodedRecord};
-pub use disk::backup;
+pub use disk::{CreatedRecord, backup, create};
 pub use encryption::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
 pub use engine::{BoxFuture, CommitResult, Engine, ReadError};
 pub use feed::{Feed, FeedChange};

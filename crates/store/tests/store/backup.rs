@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mizzen_store::{Expect, OpenError, Options, Revision, Store, Write, WriteError, backup};
+use mizzen_store::{
+    CreatedRecord, Draft, Expect, OpenError, Options, Revision, Store, Write, WriteError, backup,
+    create,
+};
 
 use crate::disk::{compacting, files};
 use crate::rig::{Rig, draft, dump};
@@ -159,4 +162,53 @@ async fn a_store_opened_for_reading_changes_nothing() {
     let nowhere = empty.path().join("nowhere");
     assert!(Store::open_read_only(&nowhere, Options::default()).is_err());
     assert!(!nowhere.exists());
+}
+
+fn created(key: &str, revision: u64) -> CreatedRecord {
+    CreatedRecord {
+        space: "things".into(),
+        key: key.into(),
+        revision: Revision(revision),
+        draft: Draft {
+            value: r#"{"v":""}"#.into(),
+            stamp: Some(6),
+            terms: vec!["x".into()],
+            ..Draft::default()
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_store_is_created_of_records_that_keep_their_revisions() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default();
+    let records = vec![created("b", 7), created("a", 40), created("b", 9)];
+    create(dir.path(), &options, Revision(12), records).unwrap();
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    let things = store.keyspace("things");
+    let shown = dump(&things.snapshot());
+    assert_eq!(shown, [r#"a={"v":"40"}"#, r#"b={"v":"9"}"#]);
+    assert_eq!(store.revision(), Revision(40));
+    assert_eq!(things.snapshot().with_term("x", "", None).count(), 2);
+    let record = store
+        .commit_one(Write::put(&things, "c", Expect::Absent, draft("1")))
+        .await
+        .unwrap();
+    assert_eq!(record.revision, Revision(41));
+    store.close().await;
+    drop(store);
+    // What is there is not replaced.
+    let again = create(dir.path(), &options, Revision(1), vec![created("z", 5)]);
+    assert!(matches!(again, Err(OpenError::Io { .. })), "{again:?}");
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    assert_eq!(store.revision(), Revision(41));
+    assert_eq!(store.keyspace("things").snapshot().len(), 3);
+}
+
+#[test]
+fn a_store_that_is_created_of_nothing_is_at_the_revision_that_was_named() {
+    let dir = tempfile::tempdir().unwrap();
+    create(dir.path(), &Options::default(), Revision(12), Vec::new()).unwrap();
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    assert_eq!(store.revision(), Revision(12));
 }
