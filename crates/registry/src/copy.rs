@@ -1,7 +1,8 @@
-//! Copies of objects that another server stores. They are stored as they are, except for the resourceVersion, which is this
-//! store's.
+//! Copies of objects that another server stores. They are stored as they are, uid included, except for the resourceVersion,
+//! which is this store's.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use mizzen_object::{Status, schema};
 use mizzen_store::{Draft, Expect, Write, WriteError};
@@ -26,6 +27,41 @@ impl Registry {
         stored
             .map(drop)
             .map_err(|error| write_status(kind, &key.name, error))
+    }
+
+    /// The key and the record of a copy of an object, in the storage version, for a store that does not have it yet. A
+    /// conversion webhook may be called.
+    pub async fn draft_copy(
+        &self,
+        resource: &Resource,
+        mut object: Value,
+    ) -> Result<(Arc<str>, Draft), Status> {
+        let kind = resource.kind();
+        set_type_meta(kind, &mut object);
+        schema::canonical(&kind.root, &mut object);
+        let metadata = &object["metadata"];
+        let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
+        resource.to_hub(&mut object);
+        resource.to_stored(&mut object).await?;
+        Ok((
+            key.stored(),
+            draft(resource.stored(), &mut object, self.now()),
+        ))
+    }
+
+    /// Stores a copy of an object, if `expect` holds for the earlier one.
+    pub async fn import_copy(
+        &self,
+        resource: &Resource,
+        object: Value,
+        expect: Expect,
+    ) -> Result<(), Status> {
+        let (key, draft) = self.draft_copy(resource, object).await?;
+        let write = Write::put(resource.space(), key.clone(), expect, draft);
+        let stored = self.store.commit_one(write).await;
+        stored
+            .map(drop)
+            .map_err(|error| write_status(resource.kind(), &Key::of(&key).name, error))
     }
 
     /// Removes a copy, if it is there.
