@@ -32,6 +32,7 @@ use mizzen_store::{Encryptor, OpenError, Revision, Store};
 use mizzen_value::address::Cidr;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -187,6 +188,29 @@ impl Topology {
     }
 }
 
+/// A runtime whose threads have room for deeply nested objects.
+fn large_stack_runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(STACK)
+        .build()
+}
+
+/// Runs a command on a thread that has room for deeply nested objects.
+pub(crate) fn block_on_large_stack<F: Future<Output: Send>>(
+    command: impl FnOnce() -> F + Send,
+) -> io::Result<F::Output> {
+    let runtime = large_stack_runtime()?;
+    let outcome = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, || runtime.block_on(command()))?;
+        let outcome = thread.join();
+        Ok(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
 /// Serves until a signal stops the process.
 pub(crate) fn serve(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> {
     args.component.init_log();
@@ -196,10 +220,7 @@ pub(crate) fn serve(args: &ServerArgs, topology: Topology) -> Result<(), Compose
     if let Err(error) = raised {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_stack_size(STACK)
-        .build()?;
+    let runtime = large_stack_runtime()?;
     let outcome = runtime.block_on(run(args, topology));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome

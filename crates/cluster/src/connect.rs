@@ -30,6 +30,17 @@ pub(crate) async fn connect(file: &Path, user_agent: &'static str) -> Result<Cli
         .build())
 }
 
+/// A client of the server of a context, by default of the current one, and its address. The caller reports requests that fail.
+pub(crate) async fn connect_context(
+    file: &Path,
+    context: Option<&str>,
+    user_agent: &'static str,
+) -> Result<(Client, String), ConnectError> {
+    let config = kubeconfig::load(file, context, user_agent).await?;
+    let address = config.cluster_url.to_string();
+    Ok((Client::try_from(config)?, address))
+}
+
 /// The kubeconfig file that kubectl would write to: the first of `$KUBECONFIG`, or else `~/.kube/config`.
 pub(crate) fn default_file() -> PathBuf {
     let set = |name: &str| {

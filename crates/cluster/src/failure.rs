@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::clusters::BusyCluster;
-use crate::command::{DetachError, DownError, StatusError, UpError};
+use crate::command::{DetachError, DownError, ImportError, StatusError, UpError};
 use crate::log::print_error;
 use crate::terminal::{Palette, Tone};
 
@@ -21,6 +21,7 @@ Exit codes:
   3    the cluster does not run or does not exist (status, down)
   4    the cluster runs already (up, apiserver)
   5    the cluster runs, but is not ready (status)
+  6    some objects were not imported; each is named on standard error (import)
   130  interrupted by a second Ctrl-C or SIGTERM, or while up --detach waits";
 
 const FAILURE: u8 = 1;
@@ -28,6 +29,7 @@ const INVALID_ARGUMENTS: u8 = 2;
 const NOT_RUNNING: u8 = 3;
 const RUNS_ALREADY: u8 = 4;
 const NOT_READY: u8 = 5;
+const INCOMPLETE: u8 = 6;
 const INTERRUPTED: u8 = 130;
 
 /// An error of a command.
@@ -99,6 +101,19 @@ impl CommandError for StatusError {
         match self {
             StatusError::NotRunning { .. } | StatusError::Missing { .. } => NOT_RUNNING,
             StatusError::NotReady { .. } => NOT_READY,
+            _ => FAILURE,
+        }
+    }
+}
+
+impl CommandError for ImportError {
+    fn message(&self) -> String {
+        crate::chain(self)
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            ImportError::Incomplete { .. } => INCOMPLETE,
             _ => FAILURE,
         }
     }

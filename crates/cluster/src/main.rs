@@ -22,6 +22,7 @@ mod storage_log;
 mod storage_size;
 mod terminal;
 mod trace;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -86,6 +87,17 @@ enum Subcommands {
     Kubeconfig(command::KubeconfigCommand),
     /// Run only the scheduler, against any Kubernetes API server
     Scheduler(command::SchedulerCommand),
+    /// Write the objects of a cluster, running or not, to a file
+    ///
+    /// The file has YAML documents or JSON lines, which `mizzen import` and `kubectl apply` read. By default it has what users
+    /// write: objects that clusters make themselves are left out, as are fields that the target sets. The cluster is one of
+    /// Mizzen, selected by name or data directory, or any Kubernetes cluster, selected by kubeconfig and context.
+    Export(command::ExportCommand),
+    /// Create the objects of files in a cluster, running or not
+    ///
+    /// Namespaces and definitions come first, owners before their dependents, webhooks and policies last. Every object is
+    /// reported; the exit code is 6 if some were not imported. A second run leaves alone what the first one created.
+    Import(command::ImportCommand),
     /// Copy the data of a cluster, running or not, to a file
     ///
     /// The file holds all objects as of one revision, and the keys of the certificate authority and of service account tokens:
@@ -146,6 +158,8 @@ fn main() -> ExitCode {
         Subcommands::Scheduler(scheduler) => {
             ("scheduler", scheduler.run().map_err(|error| chain(&error)))
         }
+        Subcommands::Export(export) => ("export", export.run().map_err(|error| chain(&error))),
+        Subcommands::Import(import) => return failure::exit("import", import.run()),
         Subcommands::Backup(backup) => ("backup", backup.run().map_err(|error| chain(&error))),
         Subcommands::Restore(restore) => ("restore", restore.run().map_err(|error| chain(&error))),
         Subcommands::Check(check) => ("check", check.run().map_err(|error| chain(&error))),

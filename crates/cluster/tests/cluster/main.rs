@@ -45,3 +45,4 @@ mod system_packages;
 mod threats;
 mod tls;
 mod trace;
+mod transfer;

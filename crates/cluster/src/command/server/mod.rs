@@ -41,7 +41,7 @@ pub(super) use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
 pub(super) use proxy_headers::ProxyHeaderArgs;
 use service_accounts::ServiceAccountArgs;
-use services::ServiceArgs;
+pub(super) use services::ServiceArgs;
 use serving::ServingArgs;
 use storage::StorageArgs;
 pub(super) use trust::TrustArgs;

@@ -1,0 +1,147 @@
+//! `mizzen import`: objects of files into a cluster.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use mizzen_controlplane::Options;
+
+use super::place_args::{Place, PlaceArgs, PlaceError};
+use super::server::ServiceArgs;
+use crate::compose::{ComposeError, block_on_large_stack};
+use crate::log::{print_error, write_output};
+use crate::terminal::Progress;
+use crate::transfer::{
+    FileError, ImportOptions, KeepArgs, OnConflict, Report, SelectionArgs, SelectionError, Target,
+    TargetError, read_objects,
+};
+
+/// Create the objects of files in a cluster
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  mizzen import shop.yaml --dry-run\n  mizzen import shop.yaml --on-conflict overwrite\n  \
+                  mizzen import all.jsonl.gz --all --keep all --data-dir ./copy\n  \
+                  kubectl get deployments -A -o json | mizzen import - --context test"
+)]
+pub(crate) struct ImportCommand {
+    /// Read these files of YAML documents or JSON objects, compressed by gzip or not; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Do this if another object has the name; one that has all fields of the file is left alone
+    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    on_conflict: OnConflict,
+    /// Check all objects, and write none
+    #[arg(long)]
+    dry_run: bool,
+    /// Print failures and the summary only
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    keep: KeepArgs,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    #[command(flatten, next_help_heading = "Data directories of stopped clusters")]
+    services: ServiceArgs,
+}
+
+/// Why objects were not imported.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImportError {
+    /// An argument is invalid.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// An argument is invalid.
+    #[error(transparent)]
+    Argument(#[from] ComposeError),
+    /// The cluster cannot be found.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// A file is invalid. Nothing was written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The target cannot be used.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// No runtime.
+    #[error("cannot start")]
+    Start(#[from] std::io::Error),
+    /// Some objects were not written, or not completely; they are printed.
+    #[error("{n_failed} objects were not imported, {n_incomplete} not completely")]
+    Incomplete {
+        /// Objects that were not written.
+        n_failed: usize,
+        /// Objects that lack something.
+        n_incomplete: usize,
+    },
+}
+
+impl ImportCommand {
+    /// Writes the objects.
+    pub(crate) fn run(self) -> Result<(), ImportError> {
+        block_on_large_stack(|| self.import())?
+    }
+
+    async fn import(self) -> Result<(), ImportError> {
+        let selection = self.selection.selection()?;
+        let options = ImportOptions {
+            keep: self.keep.keep(),
+            on_conflict: self.on_conflict,
+            is_dry_run: self.dry_run,
+        };
+        let server = Options {
+            service_ranges: self.services.ranges()?,
+            service_node_ports: self.services.node_ports(),
+            ..Options::default()
+        };
+        let mut objects = Vec::new();
+        for file in &self.files {
+            objects.append(&mut read_objects(file)?);
+        }
+        let place = self.place.find("mizzen-import").await?;
+        let (target, to) = match &place {
+            Place::Server(client, address) => (Target::Server(client.clone()), address.clone()),
+            Place::Directory(directory, encryption) => {
+                let target = Target::Directory {
+                    directory,
+                    encryption: encryption.clone(),
+                    options: Box::new(server),
+                };
+                (target, directory.display().to_string())
+            }
+        };
+        let mut report = Report::new(self.quiet, self.dry_run);
+        let progress = Progress::start(format!("importing {} objects into {to}", objects.len()));
+        let imported = target
+            .import(objects, &selection, options, &mut report)
+            .await;
+        drop(progress);
+        let summary = report.summary();
+        let imported = imported.inspect_err(|error| {
+            // A directory that is made at the end does not exist.
+            if !matches!(error, TargetError::Exact(_)) {
+                print_error!("{}", summary[0]);
+            }
+        })?;
+        for line in summary {
+            write_output(format_args!("{line}"));
+        }
+        if imported.n_generated > 0 {
+            let n_generated = imported.n_generated;
+            print_error!("left out {n_generated} objects that clusters make themselves (--all)");
+        }
+        if imported.n_deleting > 0 {
+            print_error!(
+                "left out {} objects that are being deleted",
+                imported.n_deleting
+            );
+        }
+        match (report.n_failed(), report.n_incomplete()) {
+            (0, 0) => Ok(()),
+            (n_failed, n_incomplete) => Err(ImportError::Incomplete {
+                n_failed,
+                n_incomplete,
+            }),
+        }
+    }
+}

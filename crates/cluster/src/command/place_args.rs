@@ -1,0 +1,83 @@
+//! The arguments that name where objects are: a cluster of the user, a data directory, or any API server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use kube::Client;
+use mizzen_encryption::Encryption;
+
+use super::cluster_args::ClusterArgs;
+use super::server::EncryptionArgs;
+use crate::clusters::{ClusterDirectoryError, ClusterState, ClusterStatus};
+use crate::compose::ComposeError;
+use crate::connect::{self, ConnectError, connect_context};
+
+/// The place of objects.
+#[derive(Args, Clone)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Use the API server of this kubeconfig file, of any Kubernetes cluster
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "data_dir"])]
+    kubeconfig: Option<PathBuf>,
+    /// Use this context of the kubeconfig [default file: $KUBECONFIG or ~/.kube/config]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["name", "data_dir"])]
+    context: Option<String>,
+    #[command(flatten)]
+    encryption: EncryptionArgs,
+}
+
+/// Where objects are.
+pub(super) enum Place {
+    /// An API server, and how messages name it.
+    Server(Client, String),
+    /// A data directory that no server uses.
+    Directory(PathBuf, Option<Arc<Encryption>>),
+}
+
+/// Why a place cannot be found.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlaceError {
+    /// The API server cannot be reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The directory cannot be read.
+    #[error(transparent)]
+    Directory(#[from] ClusterDirectoryError),
+    /// The encryption cannot be configured.
+    #[error(transparent)]
+    Encryption(#[from] ComposeError),
+    /// The server does not serve yet.
+    #[error("the server of {} is starting; try again when it is ready", .0.display())]
+    Starting(PathBuf),
+}
+
+impl PlaceArgs {
+    /// Finds the place. The server of a running cluster stands for its directory.
+    pub(super) async fn find(&self, agent: &'static str) -> Result<Place, PlaceError> {
+        if self.kubeconfig.is_some() || self.context.is_some() {
+            let file = self.kubeconfig.clone();
+            let file = file.unwrap_or_else(connect::default_file);
+            return server(&file, self.context.as_deref(), agent).await;
+        }
+        let status = ClusterStatus::inspect(self.cluster.directory()).await?;
+        let directory = status.directory.path.clone();
+        match (status.state, status.run()) {
+            (ClusterState::Stopped, _) => {}
+            (_, Some(run)) => return server(&run.kubeconfig, None, agent).await,
+            (_, None) => return Err(PlaceError::Starting(directory)),
+        }
+        let encryption = self.encryption.encryption().await?;
+        Ok(Place::Directory(directory, encryption))
+    }
+}
+
+async fn server(
+    file: &Path,
+    context: Option<&str>,
+    agent: &'static str,
+) -> Result<Place, PlaceError> {
+    let (client, address) = connect_context(file, context, agent).await?;
+    Ok(Place::Server(client, address))
+}

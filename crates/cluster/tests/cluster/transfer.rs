@@ -1,0 +1,391 @@
+//! `mizzen export` and `import`: objects between servers, files and data directories.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::process::Home;
+
+/// A namespace, a custom kind, an object of it with a status, and a ConfigMap that it owns. Dependents come first here.
+const SHOP: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: recipe
+  namespace: shop
+  labels: {app: oven}
+  ownerReferences:
+  - {apiVersion: example.com/v1, kind: Oven, name: big, uid: "1", controller: true}
+data: {flour: "500"}
+---
+apiVersion: example.com/v1
+kind: Oven
+metadata: {name: big, namespace: shop, finalizers: [example.com/cool-down]}
+spec: {size: 4}
+status: {heat: 230}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ovens.example.com}
+spec:
+  group: example.com
+  names: {kind: Oven, plural: ovens}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer}}}
+          status: {type: object, properties: {heat: {type: integer}}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {ports: [{port: 80}]}
+"#;
+
+const OVEN: &str = "/apis/example.com/v1/namespaces/shop/ovens/big";
+const RECIPE: &str = "/api/v1/namespaces/shop/configmaps/recipe";
+
+fn mizzen(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mizzen"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+/// All that a command prints, which ends with `code`.
+#[track_caller]
+fn run(code: i32, arguments: &[&str], directory: &Path) -> String {
+    let output = mizzen(arguments, directory);
+    let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+    printed
+}
+
+/// Imports `text` with further arguments.
+#[track_caller]
+fn import(code: i32, home: &Home, text: &str, arguments: &[&str]) -> String {
+    fs::write(home.path().join("objects.yaml"), text).unwrap();
+    let kubeconfig = ["import", "objects.yaml", "--kubeconfig", "kubeconfig"];
+    run(code, &[&kubeconfig, arguments].concat(), home.path())
+}
+
+async fn read(client: &Client, path: &str) -> Value {
+    client.get(path).await.expect(200).json()
+}
+
+/// Whether the shop is as it was written, with an owner of this server.
+async fn check_shop(client: &Client) {
+    let oven = read(client, OVEN).await;
+    assert_eq!(oven["spec"]["size"], 4);
+    assert_eq!(oven["status"]["heat"], 230);
+    assert_eq!(
+        oven["metadata"]["finalizers"],
+        json!(["example.com/cool-down"])
+    );
+    let recipe = read(client, RECIPE).await;
+    let owner = &recipe["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["uid"], oven["metadata"]["uid"], "{recipe}");
+    let service = read(client, "/api/v1/namespaces/shop/services/web").await;
+    assert!(
+        service["spec"]["clusterIP"]
+            .as_str()
+            .unwrap()
+            .starts_with("10.")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_move_from_server_to_server_with_status_and_new_owners() {
+    let (home, other) = (Home::in_memory(), Home::in_memory());
+    let (server, copy) = (home.start().await, other.start().await);
+    let said = import(0, &home, SHOP, &[]);
+    assert!(said.contains("oven.example.com shop/big created"), "{said}");
+    assert!(said.contains("imported: 5 created"), "{said}");
+    check_shop(&server.admin().await).await;
+    // A second run finds everything in place.
+    let said = import(0, &home, SHOP, &[]);
+    assert!(said.contains("imported: 5 unchanged"), "{said}");
+
+    for file in ["shop.yaml", "shop.jsonl.gz"] {
+        let export = ["export", file, "--kubeconfig", "kubeconfig"];
+        let said = run(0, &export, home.path());
+        assert!(said.contains("exported 5 objects of 5 resources"), "{said}");
+        assert!(said.contains("that clusters make themselves"), "{said}");
+        let said = run(1, &export, home.path());
+        assert!(said.contains("exists; name another file"), "{said}");
+    }
+    let text = fs::read_to_string(home.path().join("shop.yaml")).unwrap();
+    for absent in ["uid:", "resourceVersion:", "managedFields:", "clusterIP:"] {
+        assert!(!text.contains(absent), "{absent} in {text}");
+    }
+    let file = home.path().join("shop.jsonl.gz");
+    let file = file.to_str().unwrap();
+    let said = run(
+        0,
+        &["import", "-q", file, "--kubeconfig", "kubeconfig"],
+        other.path(),
+    );
+    assert_eq!(said, "imported: 5 created\n");
+    check_shop(&copy.admin().await).await;
+    copy.stop().await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_differs_is_reported_left_or_replaced() {
+    let home = Home::in_memory();
+    let server = home.start().await;
+    let client = server.admin().await;
+    import(0, &home, SHOP, &[]);
+    let changed = SHOP.replace("\"500\"", "\"600\"");
+    let flour = async || read(&client, RECIPE).await["data"]["flour"].clone();
+    let said = import(6, &home, &changed, &[]);
+    let why = "configmap shop/recipe failed: it exists, and data.flour differs";
+    assert!(said.contains(why), "{said}");
+    assert!(said.contains("imported: 4 unchanged, 1 failed"), "{said}");
+    let said = import(0, &home, &changed, &["--on-conflict", "skip"]);
+    assert!(said.contains("configmap shop/recipe skipped"), "{said}");
+    let overwrite = ["--on-conflict", "overwrite"];
+    let said = import(
+        0,
+        &home,
+        &changed,
+        &[&overwrite[..], &["--dry-run"]].concat(),
+    );
+    assert!(
+        said.contains("nothing was written: 1 replaced, 4 unchanged"),
+        "{said}"
+    );
+    assert_eq!(flour().await, "500");
+    let said = import(0, &home, &changed, &overwrite);
+    assert!(said.contains("imported: 1 replaced, 4 unchanged"), "{said}");
+    assert_eq!(flour().await, "600");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_imported_is_named() {
+    let home = Home::in_memory();
+    let server = home.start().await;
+    let client = server.admin().await;
+    // A dry run knows that namespace, definition and owner would be there.
+    let said = import(0, &home, SHOP, &["--dry-run"]);
+    assert!(said.contains("nothing was written: 5 created"), "{said}");
+    client.get("/api/v1/namespaces/shop").await.expect(404);
+    // An invalid file changes nothing.
+    let said = import(1, &home, &format!("{SHOP}---\nkind: [\n"), &[]);
+    assert!(said.contains("objects.yaml, line "), "{said}");
+    client.get("/api/v1/namespaces/shop").await.expect(404);
+    let without_definition = ["--exclude", "customresourcedefinitions"];
+    let said = import(6, &home, SHOP, &without_definition);
+    let why =
+        "oven.example.com shop/big not imported: the target does not serve Oven in example.com/v1";
+    assert!(said.contains(why), "{said}");
+    assert!(
+        said.contains("its owner Oven big is not in the target"),
+        "{said}"
+    );
+    assert!(said.contains("imported: 3 created, 1 not served"), "{said}");
+    let recipe = read(&client, RECIPE).await;
+    assert!(recipe["metadata"]["ownerReferences"].is_null(), "{recipe}");
+    // A field that the target does not know is not dropped silently.
+    let unknown = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndatum: {}\n";
+    let said = import(6, &home, unknown, &[]);
+    assert!(said.contains(r#"unknown field "datum""#), "{said}");
+    for field in ["uid", "revision,uid"] {
+        let said = import(1, &home, SHOP, &["--keep", field]);
+        assert!(said.contains("an API server sets it anew"), "{said}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_selected_by_kind_name_namespace_and_label() {
+    let home = Home::in_memory();
+    let server = home.start().await;
+    import(0, &home, SHOP, &[]);
+    let export = |arguments: &[&str]| {
+        let all = ["export", "--format", "json", "--kubeconfig", "kubeconfig"];
+        let output = mizzen(&[&all, arguments].concat(), home.path());
+        assert!(output.status.success(), "{arguments:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let objects = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let kinds = objects.map(|object| object["kind"].as_str().unwrap().to_owned());
+        kinds.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        export(&["-n", "shop"]),
+        ["Namespace", "ConfigMap", "Service", "Oven"]
+    );
+    assert_eq!(export(&["--include", "*.example.com"]), ["Oven"]);
+    assert_eq!(
+        export(&["--include", "ovens,services/w*"]),
+        ["Service", "Oven"]
+    );
+    assert_eq!(export(&["-l", "app=oven"]), ["ConfigMap"]);
+    assert_eq!(
+        export(&["-n", "shop", "--exclude", "ovens,svc.,namespaces,services"]),
+        ["ConfigMap"]
+    );
+    assert_eq!(
+        export(&["--include", "services", "--all"]),
+        ["Service", "Service"]
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_cluster_is_exported_and_imported_like_a_running_one() {
+    let home = Home::on_disk();
+    let server = home.start().await;
+    import(0, &home, SHOP, &[]);
+    let running = ["export", "running.yaml", "--data-dir", "data"];
+    run(0, &running, home.path());
+    server.stop().await;
+    let said = run(
+        0,
+        &["export", "stopped.yaml", "--data-dir", "data"],
+        home.path(),
+    );
+    assert!(said.contains("exported 5 objects of 5 resources"), "{said}");
+    let [running, stopped] = ["running.yaml", "stopped.yaml"]
+        .map(|file| fs::read_to_string(home.path().join(file)).unwrap());
+    assert_eq!(running, stopped);
+
+    let copy = Home::on_disk();
+    let file = home.path().join("stopped.yaml");
+    let import = ["import", file.to_str().unwrap(), "--data-dir", "data"];
+    let said = run(0, &[&import[..], &["--dry-run"]].concat(), copy.path());
+    assert!(said.contains("nothing was written: 5 created"), "{said}");
+    assert!(!copy.data_dir().exists());
+    let said = run(0, &import, copy.path());
+    assert!(said.contains("imported: 5 created"), "{said}");
+    let said = run(0, &import, copy.path());
+    assert!(said.contains("imported: 5 unchanged"), "{said}");
+    run(0, &["check", "data"], copy.path());
+    let server = copy.start().await;
+    check_shop(&server.admin().await).await;
+    server.stop().await;
+    let said = run(1, &["export", "--data-dir", "nowhere"], copy.path());
+    assert!(said.contains("nowhere is no data directory"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uids_and_revisions_are_kept_in_a_new_data_directory() {
+    let home = Home::on_disk();
+    let server = home.start().await;
+    import(0, &home, SHOP, &[]);
+    let client = server.admin().await;
+    let before = [read(&client, OVEN).await, read(&client, RECIPE).await];
+    server.stop().await;
+    let exact = ["--all", "--keep", "all"];
+    let export = ["export", "all.json", "--data-dir", "data"];
+    run(0, &[&export[..], &exact].concat(), home.path());
+
+    let copy = Home::on_disk();
+    let file = home.path().join("all.json");
+    let import = ["import", "-q", file.to_str().unwrap(), "--data-dir", "data"];
+    let import = [&import[..], &exact].concat();
+    run(0, &import, copy.path());
+    let said = run(0, &["check", "data"], copy.path());
+    assert!(said.starts_with("data is whole"), "{said}");
+    let said = run(1, &import, copy.path());
+    assert!(
+        said.contains("can only be kept in a new data directory"),
+        "{said}"
+    );
+    let said = run(
+        1,
+        &["export", "again.json", "--data-dir", "elsewhere"],
+        copy.path(),
+    );
+    assert!(said.contains("no data directory"), "{said}");
+    run(
+        0,
+        &[&["export", "again.json", "--data-dir", "data"], &exact[..]].concat(),
+        copy.path(),
+    );
+    let again = fs::read_to_string(copy.path().join("again.json")).unwrap();
+    assert_eq!(again, fs::read_to_string(&file).unwrap());
+    let server = copy.start().await;
+    let client = server.admin().await;
+    assert_eq!(
+        [read(&client, OVEN).await, read(&client, RECIPE).await],
+        before
+    );
+    let body = r#"{"metadata":{"name":"next"}}"#;
+    let maps = "/api/v1/namespaces/shop/configmaps";
+    let next = client.post(maps, body).await.expect(201).json();
+    let revision = |object: &Value| -> u64 {
+        let version = &object["metadata"]["resourceVersion"];
+        version.as_str().unwrap().parse().unwrap()
+    };
+    assert!(
+        before
+            .iter()
+            .all(|object| revision(object) < revision(&next))
+    );
+    server.stop().await;
+
+    // Uids alone can be kept in a directory that has data.
+    let third = Home::on_disk();
+    third.start().await.stop().await;
+    let keep = ["--keep", "uid,status", "--data-dir", "data"];
+    let import = [&["import", file.to_str().unwrap()], &keep[..]].concat();
+    let said = run(0, &import, third.path());
+    assert!(said.contains("imported: 5 created"), "{said}");
+    let said = run(0, &import, third.path());
+    assert!(said.contains("imported: 5 unchanged"), "{said}");
+    let server = third.start().await;
+    let client = server.admin().await;
+    for (path, before) in [OVEN, RECIPE].into_iter().zip(&before) {
+        let after = read(&client, path).await;
+        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lists_are_read_in_pages() {
+    let home = Home::in_memory();
+    let server = home.start().await;
+    let map = |n: usize| {
+        format!(
+            "{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{{\"name\":\"m{n}\"}}}}\n"
+        )
+    };
+    let text: String = (0..1001).map(map).collect();
+    let said = import(0, &home, &text, &["-q"]);
+    assert_eq!(said, "imported: 1001 created\n");
+    let export = [
+        "export",
+        "maps.jsonl",
+        "--include",
+        "configmaps/m*",
+        "--kubeconfig",
+        "kubeconfig",
+    ];
+    let said = run(0, &export, home.path());
+    assert!(
+        said.contains("exported 1001 objects of 1 resources"),
+        "{said}"
+    );
+    server.stop().await;
+}
