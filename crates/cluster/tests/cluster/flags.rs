@@ -141,8 +141,16 @@ async fn neither_logs_nor_profiles_are_served() {
 async fn unsupported_flags_of_the_api_server_are_rejected_by_name() {
     for (argument, expected) in [
         (
+            "--egress-selector-config-file=egress.yaml",
+            "--egress-selector-config-file is not supported: connections are direct",
+        ),
+        (
             "--etcd-cafile=ca.crt",
-            "--etcd-cafile is not supported: etcd is not used; objects are stored by this process, see --data-dir",
+            "'--in-memory' cannot be used with '--etcd-cafile <FILE>'",
+        ),
+        (
+            "--etcd-servers-overrides=events#http://127.0.0.1:1",
+            "is not GROUP/RESOURCE#URL;URL",
         ),
         (
             "--profiling=maybe",

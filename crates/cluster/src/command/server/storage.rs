@@ -32,7 +32,12 @@ pub(crate) struct StorageArgs {
     #[arg(skip)]
     pub unsafe_no_fsync: bool,
     /// Trust the certificate authorities in this PEM file for etcd, instead of those of the machine
-    #[arg(long, value_name = "FILE", requires = "etcd_servers")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "etcd_servers",
+        conflicts_with = "in_memory"
+    )]
     pub etcd_cafile: Option<PathBuf>,
     /// Authenticate to etcd with the certificate in this PEM file
     #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
@@ -44,7 +49,7 @@ pub(crate) struct StorageArgs {
     #[arg(long, value_name = "PREFIX", default_value = "/registry")]
     pub etcd_prefix: String,
     /// Store a resource in another etcd cluster: GROUP/RESOURCE#URL;URL,…
-    #[arg(long, value_name = "OVERRIDE,…", value_delimiter = ',', value_parser = parse_override, requires = "etcd_servers")]
+    #[arg(long, value_name = "OVERRIDE,…", value_delimiter = ',', value_parser = parse_override, requires = "etcd_servers", conflicts_with = "in_memory")]
     pub etcd_servers_overrides: Vec<EtcdOverride>,
     /// Report etcd as unhealthy if it does not answer within this time
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]

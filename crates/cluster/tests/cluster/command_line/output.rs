@@ -50,7 +50,7 @@ async fn bash_completes_commands_flags_and_values() {
         ("completion ", &["bash", "zsh", "fish"]),
         ("envtest in", &["install"]),
         // Hidden flags are not completed: flags of kube-apiserver that are rejected, and those between our own processes.
-        ("up --etcd-caf", &[]),
+        ("up --egress-sel", &[]),
         ("up --detached", &[]),
     ] {
         let words: Vec<&str> = words.split(' ').collect();
@@ -95,7 +95,7 @@ async fn zsh_and_fish_have_scripts() {
         for part in parts {
             assert!(text.contains(part), "{shell}: no {part}");
         }
-        assert!(!text.contains("etcd-cafile") && !text.contains("detached-log"));
+        assert!(!text.contains("egress-selector") && !text.contains("detached-log"));
         if is_installed(shell) {
             let script = user.path().join(shell);
             std::fs::write(&script, text).unwrap();

@@ -21,6 +21,7 @@ const TABLE: &str = include_str!("annotations.table");
 
 /// Names in the sources that are no key of metadata: resources, types of Secrets, signers, volume plug-ins, managers, quota.
 const NOT_METADATA: &[&str] = &[
+    "networking.k8s.io/ingresses",
     ".deviceclass.resource.k8s.io/devices",
     ".storageclass.storage.k8s.io/",
     "admission.k8s.io/",

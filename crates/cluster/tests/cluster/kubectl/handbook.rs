@@ -25,7 +25,7 @@ use crate::process::STEP_TIMEOUT;
 const KUBECTL_MINOR: u32 = 31;
 
 /// Ports that pages name, of programs beside the API server. Each run has its own.
-const PORTS: [&str; 2] = ["8443", "8444"];
+const PORTS: [&str; 4] = ["8443", "8444", "12379", "12380"];
 
 /// What the shell prints after a block, with its exit code.
 const END: &str = "end-of-block";
