@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("file-watcher", &[]),
     ("store", &[]),
     ("etcd", &["store", "transport", "value"]),
+    ("linearizability", &[]),
     ("schemas", &["object"]),
     (
         "apiextensions",

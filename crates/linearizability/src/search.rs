@@ -1,0 +1,155 @@
+//! The search for an order of the requests to one key that the model could have carried out.
+//!
+//! Depth first, as Wing and Gong describe it, with the memory of Lowe: a set of requests that led to the same state before
+//! is not tried twice. A request can come next if it was sent before any other that is not yet in the order had
+//! its response. Keys are independent of each other, so each is searched alone; `revisions` and `lists` check what
+//! connects them.
+
+use std::collections::HashSet;
+
+use crate::model::ObjectState;
+use crate::{Action, Freshness, History, List, Operation, Outcome, Violation};
+
+/// The client of reads that are items of lists.
+const LISTS: usize = usize::MAX;
+
+/// Checks each key.
+pub(crate) fn check(history: &History, violations: &mut Vec<Violation>) {
+    for key in history.keys() {
+        let requests = history.operations.iter().filter(|it| it.key == key);
+        let present = |list: &&List| list.freshness == Freshness::MostRecent;
+        let lists = history.lists.iter().filter(present);
+        let reads: Vec<Operation> = lists.map(|list| read_of(list, key)).collect();
+        let operations = requests.chain(&reads).collect();
+        if let Err(stuck) = linearize(operations) {
+            let lines: Vec<String> = stuck.iter().map(ToString::to_string).collect();
+            violations.push(Violation::NotLinearizable {
+                key: key.into(),
+                stuck: lines.join("\n"),
+            });
+        }
+    }
+}
+
+/// A list as a read of one key.
+fn read_of(list: &List, key: &str) -> Operation {
+    let found = list.items.get(key).cloned();
+    Operation {
+        client: LISTS,
+        key: key.into(),
+        called: list.called,
+        returned: list.returned,
+        action: Action::Get,
+        outcome: found.map_or(Outcome::NotFound, Outcome::Found),
+    }
+}
+
+/// Returns the requests that could come next where the longest order ended, if none is complete.
+pub(crate) fn linearize(mut operations: Vec<&Operation>) -> Result<(), Vec<&Operation>> {
+    operations.sort_by_key(|operation| operation.called);
+    let mut search = Search {
+        done: Requests::none_of(operations.len()),
+        n_due: operations
+            .iter()
+            .filter(|it| it.deadline() < u64::MAX)
+            .count(),
+        operations,
+        state: ObjectState::default(),
+        order: Vec::new(),
+        seen: HashSet::new(),
+    };
+    search.run()
+}
+
+struct Search<'a> {
+    /// In the order of their calls.
+    operations: Vec<&'a Operation>,
+    /// Those in the order.
+    done: Requests,
+    /// How many of the others had a response, and so must come into the order.
+    n_due: usize,
+    state: ObjectState<'a>,
+    /// Each request in the order, with the state before it.
+    order: Vec<(usize, ObjectState<'a>)>,
+    seen: HashSet<(Requests, ObjectState<'a>)>,
+}
+
+impl<'a> Search<'a> {
+    fn run(&mut self) -> Result<(), Vec<&'a Operation>> {
+        let (mut longest, mut stuck) = (0, Vec::new());
+        let mut from = 0;
+        while self.n_due > 0 {
+            if self.advance(from) {
+                from = 0;
+                continue;
+            }
+            if self.order.len() >= longest {
+                longest = self.order.len();
+                stuck = self.candidates(0).map(|idx| self.operations[idx]).collect();
+            }
+            let Some((idx, state)) = self.order.pop() else {
+                return Err(stuck);
+            };
+            self.done.remove(idx);
+            self.n_due += usize::from(self.operations[idx].deadline() < u64::MAX);
+            self.state = state;
+            from = idx + 1;
+        }
+        Ok(())
+    }
+
+    /// Appends to the order the first request from `from` on that leads to something new.
+    fn advance(&mut self, from: usize) -> bool {
+        let candidates: Vec<usize> = self.candidates(from).collect();
+        for idx in candidates {
+            let operation = self.operations[idx];
+            let Some(next) = self.state.apply(operation) else {
+                continue;
+            };
+            self.done.insert(idx);
+            if self.seen.insert((self.done.clone(), next.clone())) {
+                let before = std::mem::replace(&mut self.state, next);
+                self.order.push((idx, before));
+                self.n_due -= usize::from(operation.deadline() < u64::MAX);
+                return true;
+            }
+            self.done.remove(idx);
+        }
+        false
+    }
+
+    /// The requests that can come next, from `from` on.
+    fn candidates(&self, from: usize) -> impl Iterator<Item = usize> {
+        let mut first_deadline = u64::MAX;
+        let open = (0..self.operations.len()).filter(|&idx| !self.done.contains(idx));
+        open.take_while(move |&idx| {
+            let operation = self.operations[idx];
+            let is_open = operation.called < first_deadline;
+            first_deadline = first_deadline.min(operation.deadline());
+            is_open
+        })
+        .filter(move |&idx| idx >= from)
+    }
+}
+
+/// A set of requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Requests(Box<[u64]>);
+
+impl Requests {
+    fn none_of(n_requests: usize) -> Requests {
+        Requests(vec![0; n_requests.div_ceil(64)].into())
+    }
+
+    fn contains(&self, idx: usize) -> bool {
+        self.0[idx / 64] >> (idx % 64) & 1 == 1
+    }
+
+    fn insert(&mut self, idx: usize) {
+        self.0[idx / 64] |= 1 << (idx % 64);
+    }
+
+    fn remove(&mut self, idx: usize) {
+        self.0[idx / 64] &= !(1 << (idx % 64));
+    }
+}
