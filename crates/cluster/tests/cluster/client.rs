@@ -1,7 +1,9 @@
 //! A client that may misbehave: no certificate, half a request, never reading.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -73,6 +75,17 @@ impl Credentials {
         }
     }
 
+    /// The TLS handshake.
+    async fn connect(
+        &self,
+        tcp: TcpStream,
+        protocols: &[&str],
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let connector = TlsConnector::from(Arc::new(self.tls(protocols)));
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        connector.connect(name, tcp).await
+    }
+
     fn tls(&self, protocols: &[&str]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&self.authority) {
@@ -131,15 +144,11 @@ async fn handshake(
     credentials: &Credentials,
     protocols: &[&str],
 ) -> TlsStream<TcpStream> {
-    let connect = async {
-        tcp.set_nodelay(true).unwrap();
-        let connector = TlsConnector::from(Arc::new(credentials.tls(protocols)));
-        let name = ServerName::try_from("127.0.0.1").unwrap();
-        connector.connect(name, tcp).await.unwrap()
-    };
-    timeout(STEP_TIMEOUT, connect)
+    tcp.set_nodelay(true).unwrap();
+    timeout(STEP_TIMEOUT, credentials.connect(tcp, protocols))
         .await
         .expect("connected in time")
+        .unwrap()
 }
 
 /// One connection. Clones share it.
@@ -189,27 +198,50 @@ impl Client {
         protocols: &[&str],
     ) -> Client {
         let stream = dial(address, credentials, protocols).await;
+        Client::over(stream, address).await.unwrap()
+    }
+
+    /// Connects over HTTP/2 to a server that may be gone.
+    pub(crate) async fn try_connect(
+        address: &str,
+        credentials: &Credentials,
+    ) -> io::Result<Client> {
+        let tcp = TcpStream::connect(address).await?;
+        tcp.set_nodelay(true)?;
+        let stream = credentials.connect(tcp, &["h2"]).await?;
+        Client::over(stream, address)
+            .await
+            .map_err(io::Error::other)
+    }
+
+    async fn over(stream: TlsStream<TcpStream>, address: &str) -> Result<Client, hyper::Error> {
         let sender = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => {
                 let io = TokioIo::new(stream);
-                let (sender, driver) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+                let (sender, driver) = http2::handshake(TokioExecutor::new(), io).await?;
                 tokio::spawn(driver);
                 Sender::Http2(sender)
             }
             _ => {
-                let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+                let (sender, driver) = http1::handshake(TokioIo::new(stream)).await?;
                 tokio::spawn(driver);
                 Sender::Http1(Arc::new(Mutex::new(sender)))
             }
         };
-        Client {
+        Ok(Client {
             address: address.into(),
             sender,
-        }
+        })
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, "").await
+    }
+
+    /// The response of a server that may be gone.
+    pub(crate) async fn get_within(&self, limit: Duration, path: &str) -> Option<Answer> {
+        let request = Request::get(self.uri(path)).body(Full::default()).unwrap();
+        timeout(limit, self.fetch(request)).await.ok()?.ok()
     }
 
     pub(crate) async fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
@@ -282,16 +314,21 @@ impl Client {
 
     /// A stream of events.
     pub(crate) async fn watch(&self, path: &str) -> Events {
-        let request = Request::get(self.uri(path)).body(Full::default()).unwrap();
-        let response = timeout(STEP_TIMEOUT, self.send(request))
+        let (status, events) = timeout(STEP_TIMEOUT, self.try_watch(path))
             .await
             .expect("a watch in time")
             .unwrap();
-        assert_eq!(response.status(), 200);
-        Events {
-            body: response.into_body(),
-            rest: Vec::new(),
-        }
+        assert_eq!(status, 200);
+        events
+    }
+
+    /// The status code and the stream of events.
+    pub(crate) async fn try_watch(&self, path: &str) -> Result<(u16, Events), hyper::Error> {
+        let request = Request::get(self.uri(path)).body(Full::default()).unwrap();
+        let response = self.send(request).await?;
+        let (status, body) = (response.status().as_u16(), response.into_body());
+        let rest = Vec::new();
+        Ok((status, Events { body, rest }))
     }
 }
 
@@ -305,27 +342,29 @@ pub(crate) struct Events {
 impl Events {
     /// The next event; none after a proper end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Value> {
+        let event = timeout(STEP_TIMEOUT, self.try_next())
+            .await
+            .expect("an event in time")
+            .expect("a whole frame");
+        if event.is_none() {
+            let rest = String::from_utf8_lossy(&self.rest);
+            assert_eq!(rest, "", "the stream ends between events");
+        }
+        event
+    }
+
+    /// The next event, of a server that may be gone.
+    pub(crate) async fn try_next(&mut self) -> Result<Option<Value>, hyper::Error> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
-                return Some(serde_json::from_slice(&line).unwrap());
+                return Ok(Some(serde_json::from_slice(&line).unwrap()));
             }
-            let frame = timeout(STEP_TIMEOUT, self.body.frame())
-                .await
-                .expect("an event in time");
-            match frame {
-                Some(frame) => self
-                    .rest
-                    .extend_from_slice(&frame.expect("a whole frame").into_data().unwrap()),
-                None => {
-                    assert_eq!(
-                        String::from_utf8_lossy(&self.rest),
-                        "",
-                        "the stream ends between events"
-                    );
-                    return None;
-                }
-            }
+            let Some(frame) = self.body.frame().await else {
+                return Ok(None);
+            };
+            self.rest
+                .extend_from_slice(&frame?.into_data().unwrap_or_default());
         }
     }
 

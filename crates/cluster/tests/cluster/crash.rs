@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::client::Client;
 use crate::process::{Home, Process};
+use crate::random::Random;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const N_ROUNDS: usize = 8;
@@ -30,9 +31,7 @@ async fn no_acknowledged_write_is_lost_after_a_kill() {
 
 /// Kills servers of `home` during writes, one after the other.
 pub(crate) async fn check_kills(home: Home) {
-    let seed = seed();
-    println!("MIZZEN_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Random::from_env();
     let mut known = Known::default();
     for round in 0..N_ROUNDS {
         let process = home.start().await;
@@ -210,7 +209,7 @@ impl Writer {
             self.known.objects.insert(name, vec![State::Absent]);
             return Some(());
         }
-        let text = self.random.text(self.round);
+        let text = text(&mut self.random, self.round);
         states.push(State::Present(None, text.clone()));
         let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"text":"{text}"}}}}"#);
         let stored = match exists {
@@ -260,36 +259,11 @@ fn version(object: &Value) -> u64 {
         .unwrap()
 }
 
-/// The seed of this run; `MIZZEN_SEED` repeats one.
-fn seed() -> u64 {
-    let given = std::env::var("MIZZEN_SEED")
-        .ok()
-        .map(|seed| seed.parse().expect("MIZZEN_SEED is a number"));
-    given.unwrap_or_else(|| getrandom::u64().unwrap())
-}
-
-/// Numbers from a seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    /// A text; sometimes a long one, so that the log is compacted.
-    fn text(&mut self, round: usize) -> String {
-        let length = if self.below(4) == 0 { 60_000 } else { 200 };
-        let unit = format!("{round}.{:016x} ", self.next());
-        unit.repeat(length / unit.len())
-    }
+/// A text; sometimes a long one, so that the log is compacted.
+fn text(random: &mut Random, round: usize) -> String {
+    let length = if random.below(4) == 0 { 60_000 } else { 200 };
+    let unit = format!("{round}.{:016x} ", random.next());
+    unit.repeat(length / unit.len())
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod frames;
 #[path = "../../../encryption/src/kms/test_plugin.rs"]
 mod plugin;
 mod process;
+mod random;
 
 mod abuse;
 mod access;
@@ -30,6 +31,7 @@ mod http;
 mod kubectl;
 mod layers;
 mod leader_election;
+mod linearizable;
 mod metric_families;
 mod migration;
 mod nodes;

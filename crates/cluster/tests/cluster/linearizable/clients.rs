@@ -1,0 +1,255 @@
+//! Clients that create, replace, delete, read and list a few objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_linearizability::{Action, Freshness, List, Operation, Outcome, Version};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::recorder::{self, PATH, PREFIX, Recorder};
+use super::servers::Servers;
+use crate::client::{Answer, Client};
+use crate::process::STEP_TIMEOUT;
+use crate::random::Random;
+
+/// How long a client waits for a response before it takes the result for unknown.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
+
+const N_KEYS: u64 = 5;
+
+/// Sends one request after the other, each to any of the servers.
+pub(super) struct RecordedClient {
+    number: usize,
+    servers: Arc<Servers>,
+    recorder: Arc<Recorder>,
+    random: Random,
+    connections: BTreeMap<usize, Client>,
+    /// The last revision of each key that this client saw.
+    seen: BTreeMap<String, u64>,
+    /// The last revision of a list.
+    last_list: Option<u64>,
+    n_written: usize,
+}
+
+impl RecordedClient {
+    pub(super) fn new(
+        number: usize,
+        servers: &Arc<Servers>,
+        recorder: &Arc<Recorder>,
+        random: Random,
+    ) -> RecordedClient {
+        RecordedClient {
+            number,
+            servers: servers.clone(),
+            recorder: recorder.clone(),
+            random,
+            connections: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            last_list: None,
+            n_written: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self, n_requests: usize) {
+        for _ in 0..n_requests {
+            match self.random.below(10) {
+                0 => self.list().await,
+                1 => self.list_past().await,
+                2 => self.list_pages().await,
+                _ => {
+                    let key = format!("{PREFIX}{}", self.random.below(N_KEYS));
+                    let action = self.choose_action(&key);
+                    self.request(key, action).await;
+                }
+            }
+            self.recorder.count_attempt();
+        }
+    }
+
+    /// Writes an object of its own and lists all, when nothing disturbs that any more. Returns the revision of the list.
+    pub(super) async fn write_last(mut self) -> u64 {
+        let action = Action::Create {
+            value: "last".into(),
+        };
+        // A server that was paused may need more than one attempt.
+        let written = async {
+            while !matches!(
+                self.request(format!("{PREFIX}-last"), action.clone()).await,
+                Some(Outcome::Stored { .. } | Outcome::AlreadyExists)
+            ) {}
+            while self.last_list.is_none() {
+                self.list().await;
+            }
+        };
+        timeout(STEP_TIMEOUT, written).await.expect("a last write");
+        self.last_list.expect("it was listed")
+    }
+
+    fn choose_action(&mut self, key: &str) -> Action {
+        let expected = self.seen.get(key).copied();
+        let expected = expected.filter(|_| self.random.below(2) == 0);
+        self.n_written += 1;
+        let value = format!("{}.{}", self.number, self.n_written);
+        match self.random.below(8) {
+            0 | 1 => Action::Create { value },
+            2..=4 => Action::Update { value, expected },
+            5 => Action::Delete { expected },
+            _ => Action::Get,
+        }
+    }
+
+    /// Sends a request. `None` if no server got it.
+    async fn request(&mut self, key: String, action: Action) -> Option<Outcome> {
+        let (method, path) = match &action {
+            Action::Create { .. } => ("POST", PATH.to_owned()),
+            Action::Update { .. } => ("PUT", format!("{PATH}/{key}")),
+            Action::Delete { .. } => ("DELETE", format!("{PATH}/{key}")),
+            Action::Get => ("GET", format!("{PATH}/{key}")),
+        };
+        let body = match &action {
+            Action::Delete { expected: Some(it) } => {
+                format!(r#"{{"preconditions":{{"resourceVersion":"{it}"}}}}"#)
+            }
+            action => recorder::body(&key, action),
+        };
+        let server_idx = self.connect().await?;
+        let called = self.recorder.now();
+        let answer = self.send(server_idx, method, &path, body).await;
+        let returned = self.recorder.now();
+        let outcome = answer.map_or(Outcome::Unknown, |answer| outcome(&action, &answer));
+        match &outcome {
+            Outcome::Stored { revision } | Outcome::Found(Version { revision, .. }) => {
+                self.seen.insert(key.clone(), *revision);
+            }
+            _ => {}
+        }
+        self.recorder.add_operation(Operation {
+            client: self.number,
+            key,
+            called,
+            returned,
+            action,
+            outcome: outcome.clone(),
+        });
+        Some(outcome)
+    }
+
+    async fn list(&mut self) {
+        if let Some(list) = self.fetch_list("", Freshness::MostRecent).await {
+            self.last_list = Some(list.revision);
+            self.recorder.add_list(list);
+        }
+    }
+
+    /// Lists the state at an earlier revision.
+    async fn list_past(&mut self) {
+        let Some(revision) = self.last_list else {
+            return;
+        };
+        let query = format!("?resourceVersion={revision}&resourceVersionMatch=Exact");
+        if let Some(list) = self.fetch_list(&query, Freshness::Exact(revision)).await {
+            self.recorder.add_list(list);
+        }
+    }
+
+    /// Lists in pages, which all show the revision of the first.
+    async fn list_pages(&mut self) {
+        let called = self.recorder.now();
+        let mut items = BTreeMap::new();
+        let mut query = "?limit=2".to_owned();
+        loop {
+            let Some(page) = self.fetch(&format!("{PATH}{query}")).await else {
+                return;
+            };
+            items.extend(recorder::items(&page));
+            match page["metadata"]["continue"].as_str() {
+                Some(token) if !token.is_empty() => query = format!("?limit=2&continue={token}"),
+                _ => {
+                    // The present of this list was that of its first page, somewhere between call and return.
+                    self.recorder.add_list(List {
+                        called,
+                        returned: self.recorder.now(),
+                        freshness: Freshness::MostRecent,
+                        revision: recorder::revision(&page),
+                        items,
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn fetch_list(&mut self, query: &str, freshness: Freshness) -> Option<List> {
+        let called = self.recorder.now();
+        let list = self.fetch(&format!("{PATH}{query}")).await?;
+        Some(List {
+            called,
+            returned: self.recorder.now(),
+            freshness,
+            revision: recorder::revision(&list),
+            items: recorder::items(&list),
+        })
+    }
+
+    /// The body of a successful read.
+    async fn fetch(&mut self, path: &str) -> Option<Value> {
+        let server_idx = self.connect().await?;
+        let answer = self.send(server_idx, "GET", path, String::new()).await?;
+        match answer.status {
+            200 => Some(answer.json()),
+            // The revision was compacted, or the server starts.
+            410 | 429 | 500..=599 => None,
+            status => panic!("GET {path}: {status} {}", answer.text()),
+        }
+    }
+
+    /// A server with a connection; `None` if it does not respond.
+    async fn connect(&mut self) -> Option<usize> {
+        let server_idx = self.random.below(self.servers.len() as u64) as usize;
+        if !self.connections.contains_key(&server_idx) {
+            let connected = self.servers.connect(server_idx);
+            // A server takes longer to start than to respond.
+            let client = timeout(STEP_TIMEOUT, connected).await.ok()??;
+            self.connections.insert(server_idx, client);
+        }
+        Some(server_idx)
+    }
+
+    /// The response; `None` if there is none in time.
+    async fn send(
+        &mut self,
+        server_idx: usize,
+        method: &str,
+        path: &str,
+        body: String,
+    ) -> Option<Answer> {
+        let client = &self.connections[&server_idx];
+        let answer = self.recorder.proxy.send(client, method, path, body);
+        let answer = timeout(REQUEST_TIMEOUT, answer).await;
+        match answer {
+            Ok(Ok(answer)) => Some(answer),
+            _ => {
+                self.connections.remove(&server_idx);
+                None
+            }
+        }
+    }
+}
+
+fn outcome(action: &Action, answer: &Answer) -> Outcome {
+    match (action, answer.status) {
+        (Action::Create { .. }, 201) | (Action::Update { .. }, 200) => Outcome::Stored {
+            revision: recorder::revision(&answer.json()),
+        },
+        (Action::Delete { .. }, 200) => Outcome::Deleted,
+        (Action::Get, 200) => Outcome::Found(recorder::object(&answer.json()).1),
+        (Action::Create { .. }, 409) => Outcome::AlreadyExists,
+        (Action::Update { .. } | Action::Delete { .. }, 409) => Outcome::Conflict,
+        (Action::Update { .. } | Action::Delete { .. } | Action::Get, 404) => Outcome::NotFound,
+        (_, 429) => Outcome::Refused,
+        (_, 500..=599) => Outcome::Unknown,
+        (action, status) => panic!("{action:?}: {status} {}", answer.text()),
+    }
+}

@@ -1,0 +1,150 @@
+//! Watchers that list, watch, resume where a connection broke, and list again if they must.
+
+use std::sync::Arc;
+
+use mizzen_linearizability::{EventKind, Freshness, List, Watch, WatchEvent};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::clients::REQUEST_TIMEOUT;
+use super::recorder::{self, PATH, PREFIX, Recorder};
+use super::servers::Servers;
+use crate::client::Client;
+use crate::process::STEP_TIMEOUT;
+use crate::random::Random;
+
+pub(super) struct Watcher {
+    number: usize,
+    servers: Arc<Servers>,
+    recorder: Arc<Recorder>,
+    random: Random,
+}
+
+/// Why a connection of a watch is over.
+enum WatchEnd {
+    /// The connection broke.
+    Broken,
+    /// The revision is too old: the watcher lists again.
+    Expired,
+    /// All is seen.
+    Complete,
+}
+
+impl Watcher {
+    pub(super) fn new(
+        number: usize,
+        servers: &Arc<Servers>,
+        recorder: &Arc<Recorder>,
+        random: Random,
+    ) -> Watcher {
+        Watcher {
+            number,
+            servers: servers.clone(),
+            recorder: recorder.clone(),
+            random,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            let mut watch = self.list().await;
+            let end = loop {
+                match self.follow(&mut watch).await {
+                    WatchEnd::Broken => {}
+                    end => break end,
+                }
+            };
+            self.recorder.add_watch(watch);
+            if let WatchEnd::Complete = end {
+                return;
+            }
+        }
+    }
+
+    /// A connection to any server that responds.
+    async fn connect(&mut self) -> Client {
+        loop {
+            let server_idx = self.random.below(self.servers.len() as u64) as usize;
+            let connected = self.servers.connect(server_idx);
+            let connected = timeout(STEP_TIMEOUT, connected).await;
+            if let Some(client) = connected.expect("a server that responds") {
+                return client;
+            }
+        }
+    }
+
+    /// The list from which a watch begins.
+    async fn list(&mut self) -> Watch {
+        loop {
+            let client = self.connect().await;
+            let called = self.recorder.now();
+            let answer = client.get_within(REQUEST_TIMEOUT, PATH).await;
+            let Some(answer) = answer.filter(|answer| answer.status == 200) else {
+                continue;
+            };
+            let list = answer.json();
+            let (start, items) = (recorder::revision(&list), recorder::items(&list));
+            self.recorder.add_list(List {
+                called,
+                returned: self.recorder.now(),
+                freshness: Freshness::MostRecent,
+                revision: start,
+                items: items.clone(),
+            });
+            return Watch {
+                watcher: self.number,
+                start,
+                items,
+                events: Vec::new(),
+                end: start,
+            };
+        }
+    }
+
+    /// Watches on a new connection, from where the last one ended.
+    async fn follow(&mut self, watch: &mut Watch) -> WatchEnd {
+        let client = self.connect().await;
+        let path = format!(
+            "{PATH}?watch=1&allowWatchBookmarks=true&resourceVersion={}",
+            watch.end
+        );
+        let opened = timeout(REQUEST_TIMEOUT, client.try_watch(&path)).await;
+        let mut events = match opened {
+            Ok(Ok((200, events))) => events,
+            Ok(Ok((410, _))) => return WatchEnd::Expired,
+            _ => return WatchEnd::Broken,
+        };
+        loop {
+            let next = tokio::select! {
+                () = self.recorder.ended(watch.end) => return WatchEnd::Complete,
+                next = events.try_next() => next,
+            };
+            let Ok(Some(event)) = next else {
+                return WatchEnd::Broken;
+            };
+            if event["type"] == "ERROR" {
+                assert_eq!(event["object"]["code"], 410, "{event}");
+                return WatchEnd::Expired;
+            }
+            self.take(watch, &event);
+        }
+    }
+
+    fn take(&self, watch: &mut Watch, event: &Value) {
+        let kind = match event["type"].as_str() {
+            Some("ADDED") => EventKind::Added,
+            Some("MODIFIED") => EventKind::Modified,
+            Some("DELETED") => EventKind::Deleted,
+            Some("BOOKMARK") => {
+                watch.end = recorder::revision(&event["object"]);
+                return;
+            }
+            _ => panic!("{event}"),
+        };
+        let (key, version) = recorder::object(&event["object"]);
+        watch.end = version.revision;
+        if key.starts_with(PREFIX) && self.recorder.proxy.delivers() {
+            watch.events.push(WatchEvent { kind, key, version });
+        }
+    }
+}
