@@ -213,7 +213,7 @@ async fn an_encryption_key_is_replaced_and_nothing_is_in_plain_text() {
 async fn no_acknowledged_write_is_lost_with_encryption() {
     let home = home(IDENTITY);
     say_of(&home, "'*.*'", &aes(1).replace("aescbc", "secretbox"));
-    crate::crash::check_kills(home).await;
+    crate::crash::check_kills(vec![home]).await;
 }
 
 #[tokio::test]

@@ -15,16 +15,29 @@ use crate::process::STEP_TIMEOUT;
 use crate::random::Random;
 
 /// How long a client waits for a response before it takes the result for unknown.
-pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 
-const N_KEYS: u64 = 5;
+/// How often a value is repeated in a large object: enough for the log to be compacted now and then.
+const N_COPIES: usize = 6000;
+
+/// Which requests clients send.
+#[derive(Clone)]
+pub(crate) struct Workload {
+    /// The objects that they write.
+    pub(crate) keys: Vec<String>,
+    /// How many in ten requests are lists.
+    pub(crate) n_lists: u64,
+    /// Whether every fourth write is of a large object.
+    pub(crate) large: bool,
+}
 
 /// Sends one request after the other, each to any of the servers.
-pub(super) struct RecordedClient {
+pub(crate) struct RecordedClient {
     number: usize,
     servers: Arc<Servers>,
     recorder: Arc<Recorder>,
     random: Random,
+    workload: Workload,
     connections: BTreeMap<usize, Client>,
     /// The last revision of each key that this client saw.
     seen: BTreeMap<String, u64>,
@@ -34,17 +47,19 @@ pub(super) struct RecordedClient {
 }
 
 impl RecordedClient {
-    pub(super) fn new(
+    pub(crate) fn new(
         number: usize,
         servers: &Arc<Servers>,
         recorder: &Arc<Recorder>,
         random: Random,
+        workload: Workload,
     ) -> RecordedClient {
         RecordedClient {
             number,
             servers: servers.clone(),
             recorder: recorder.clone(),
             random,
+            workload,
             connections: BTreeMap::new(),
             seen: BTreeMap::new(),
             last_list: None,
@@ -52,24 +67,26 @@ impl RecordedClient {
         }
     }
 
-    pub(super) async fn run(mut self, n_requests: usize) {
-        for _ in 0..n_requests {
+    pub(crate) async fn run(mut self) {
+        while !self.recorder.is_over() {
             match self.random.below(10) {
-                0 => self.list().await,
-                1 => self.list_past().await,
-                2 => self.list_pages().await,
-                _ => {
-                    let key = format!("{PREFIX}{}", self.random.below(N_KEYS));
+                n if n >= self.workload.n_lists => {
+                    let n_keys = self.workload.keys.len() as u64;
+                    let key = &self.workload.keys[self.random.below(n_keys) as usize];
+                    let key = key.clone();
                     let action = self.choose_action(&key);
                     self.request(key, action).await;
                 }
+                0 => self.list().await,
+                1 => self.list_past().await,
+                _ => self.list_pages().await,
             }
             self.recorder.count_attempt();
         }
     }
 
     /// Writes an object of its own and lists all, when nothing disturbs that any more. Returns the revision of the list.
-    pub(super) async fn write_last(mut self) -> u64 {
+    pub(crate) async fn write_last(mut self) -> u64 {
         let action = Action::Create {
             value: "last".into(),
         };
@@ -112,7 +129,10 @@ impl RecordedClient {
             Action::Delete { expected: Some(it) } => {
                 format!(r#"{{"preconditions":{{"resourceVersion":"{it}"}}}}"#)
             }
-            action => recorder::body(&key, action),
+            action => {
+                let is_large = self.workload.large && self.random.below(4) == 0;
+                recorder::body(&key, action, if is_large { N_COPIES } else { 1 })
+            }
         };
         let server_idx = self.connect().await?;
         let called = self.recorder.now();
@@ -136,7 +156,7 @@ impl RecordedClient {
         Some(outcome)
     }
 
-    async fn list(&mut self) {
+    pub(crate) async fn list(&mut self) {
         if let Some(list) = self.fetch_list("", Freshness::MostRecent).await {
             self.last_list = Some(list.revision);
             self.recorder.add_list(list);

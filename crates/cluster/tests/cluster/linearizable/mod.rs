@@ -6,31 +6,30 @@
 //!
 //! `MIZZEN_HISTORIES=100` checks more histories than a test run does, `MIZZEN_SEED` repeats the choices of a run.
 
-mod clients;
+pub(crate) mod clients;
 mod nemesis;
-mod proxy;
-mod recorder;
-mod servers;
-mod watchers;
+pub(crate) mod proxy;
+pub(crate) mod recorder;
+pub(crate) mod servers;
+pub(crate) mod watchers;
 
 use std::sync::Arc;
 
 use mizzen_linearizability::{History, check};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-use self::clients::RecordedClient;
+use self::clients::{RecordedClient, Workload};
 use self::proxy::{PlantedBug, Proxy};
-use self::recorder::Recorder;
+use self::recorder::{PREFIX, Recorder};
 use self::servers::Servers;
-use self::watchers::Watcher;
-use crate::process::{Home, STEP_TIMEOUT};
+use crate::process::Home;
 use crate::random::{Random, rounds};
 
 const N_CLIENTS: usize = 8;
 const N_WATCHERS: usize = 2;
-/// The number of requests of each client.
-const N_REQUESTS: usize = 60;
+const N_KEYS: usize = 5;
+/// The number of requests of all clients.
+const N_REQUESTS: usize = 480;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn histories_on_disk_are_linearizable() {
@@ -42,16 +41,10 @@ pub(crate) async fn check_histories(homes: impl Fn() -> Vec<Home>) {
     let mut random = Random::from_env();
     let n_histories = rounds("MIZZEN_HISTORIES", 2);
     let (mut n_operations, mut n_unknown, mut n_relists) = (0, 0, 0);
-    for number in 0..n_histories {
+    for _ in 0..n_histories {
         let servers = Servers::start(homes()).await;
         let history = record(servers, Proxy::default(), random.next(), true).await;
-        let violations = check(&history);
-        let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
-        assert!(
-            violations.is_empty(),
-            "history {number}:\n{}",
-            lines.join("\n")
-        );
+        assert_linearizable(&history);
         n_operations += history.operations.len() + history.lists.len();
         n_unknown += recorder::n_unknown(&history);
         n_relists += history.watches.len() - N_WATCHERS;
@@ -96,16 +89,19 @@ async fn check_found(bug: PlantedBug, message: &str) {
 async fn record(servers: Servers, proxy: Proxy, seed: u64, disturb: bool) -> History {
     let mut random = Random(seed);
     let servers = Arc::new(servers);
-    let recorder = Arc::new(Recorder::new(proxy));
-    let mut watchers = JoinSet::new();
-    for number in 0..N_WATCHERS {
-        let random = Random(random.next());
-        watchers.spawn(Watcher::new(number, &servers, &recorder, random).run());
-    }
+    let recorder = Arc::new(Recorder::new(proxy, N_REQUESTS));
+    let watchers = watchers::spawn(N_WATCHERS, &servers, &recorder, &mut random);
+    let workload = Workload {
+        keys: (0..N_KEYS).map(|n| format!("{PREFIX}{n}")).collect(),
+        n_lists: 3,
+        large: false,
+    };
+    let client = |number, seed| {
+        RecordedClient::new(number, &servers, &recorder, Random(seed), workload.clone())
+    };
     let mut clients = JoinSet::new();
     for number in 0..N_CLIENTS {
-        let client = RecordedClient::new(number, &servers, &recorder, Random(random.next()));
-        clients.spawn(client.run(N_REQUESTS));
+        clients.spawn(client(number, random.next()).run());
     }
     let all_requests = async { while clients.join_next().await.transpose().unwrap().is_some() {} };
     match disturb {
@@ -116,12 +112,16 @@ async fn record(servers: Servers, proxy: Proxy, seed: u64, disturb: bool) -> His
         false => all_requests.await,
     }
     // What the watchers must have seen before they end: all of it, up to a last write.
-    let last = RecordedClient::new(N_CLIENTS, &servers, &recorder, Random(random.next()));
-    recorder.end_at(last.write_last().await);
-    let ended = async { while watchers.join_next().await.transpose().unwrap().is_some() {} };
-    timeout(STEP_TIMEOUT, ended)
-        .await
-        .expect("watches see the last write");
+    let last = client(N_CLIENTS, random.next()).write_last().await;
+    watchers::finish(watchers, &recorder, last).await;
     servers.stop().await;
     recorder.history()
+}
+
+/// Expects that one server could have given all answers.
+#[track_caller]
+pub(crate) fn assert_linearizable(history: &History) {
+    let violations = check(history);
+    let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "{}", lines.join("\n"));
 }

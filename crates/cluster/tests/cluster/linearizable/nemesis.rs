@@ -11,13 +11,12 @@ const INTERVAL: usize = 90;
 const N_PAUSED: usize = 4;
 
 /// A fault every so many requests, as long as there are some left.
-pub(super) async fn disturb(servers: &Servers, recorder: &Recorder, mut random: Random) {
-    let n_requests = N_CLIENTS * N_REQUESTS;
-    for n_attempts in (INTERVAL..n_requests - 2 * N_CLIENTS).step_by(INTERVAL) {
+pub(crate) async fn disturb(servers: &Servers, recorder: &Recorder, mut random: Random) {
+    for n_attempts in (INTERVAL..N_REQUESTS - 2 * N_CLIENTS).step_by(INTERVAL) {
         recorder.attempted(n_attempts).await;
         let server_idx = random.below(servers.len() as u64) as usize;
         if random.below(3) == 0 {
-            let until = (recorder.n_attempts() + N_PAUSED).min(n_requests);
+            let until = (recorder.n_attempts() + N_PAUSED).min(N_REQUESTS);
             servers.pause(server_idx, recorder.attempted(until)).await;
         } else {
             servers.kill(server_idx).await;

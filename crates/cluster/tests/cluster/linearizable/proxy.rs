@@ -13,14 +13,14 @@ use crate::client::{Answer, Client};
 
 /// Forwards everything by default.
 #[derive(Default)]
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     bug: Option<PlantedBug>,
     state: Mutex<BugState>,
 }
 
 /// What the proxy does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PlantedBug {
+pub(crate) enum PlantedBug {
     /// Some reads of an object are answered from a cache.
     StaleRead,
     /// Some updates are acknowledged, with a revision that is new, and not carried out.
@@ -40,7 +40,7 @@ struct BugState {
 }
 
 impl Proxy {
-    pub(super) fn with(bug: PlantedBug) -> Proxy {
+    pub(crate) fn with(bug: PlantedBug) -> Proxy {
         Proxy {
             bug: Some(bug),
             state: Mutex::default(),
@@ -48,7 +48,7 @@ impl Proxy {
     }
 
     /// Sends a request.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         client: &Client,
         method: &str,
@@ -108,7 +108,7 @@ impl Proxy {
     }
 
     /// Whether an event is delivered.
-    pub(super) fn delivers(&self) -> bool {
+    pub(crate) fn delivers(&self) -> bool {
         let mut state = self.state.lock();
         state.n_events += 1;
         self.bug != Some(PlantedBug::LostEvent) || state.n_events != 20

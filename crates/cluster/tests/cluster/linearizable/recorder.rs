@@ -1,7 +1,7 @@
 //! The history of a run, as it is recorded.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use mizzen_linearizability::{Action, History, List, Operation, Outcome, Version, Watch};
 use parking_lot::Mutex;
@@ -11,99 +11,118 @@ use tokio::sync::watch;
 use super::proxy::Proxy;
 
 /// Takes down what clients and watchers see.
-pub(super) struct Recorder {
-    pub(super) proxy: Proxy,
+pub(crate) struct Recorder {
+    pub(crate) proxy: Proxy,
     clock: AtomicU64,
     history: Mutex<History>,
     /// How many requests have ended, with or without a response.
     n_attempts: watch::Sender<usize>,
+    /// After how many requests clients end.
+    limit: AtomicUsize,
     /// The revision that watches must reach.
     end: watch::Sender<Option<u64>>,
 }
 
 impl Recorder {
-    pub(super) fn new(proxy: Proxy) -> Recorder {
+    /// Clients end after `n_requests`, or when they are stopped.
+    pub(crate) fn new(proxy: Proxy, n_requests: usize) -> Recorder {
         Recorder {
             proxy,
             clock: AtomicU64::new(1),
             history: Mutex::default(),
             n_attempts: watch::Sender::new(0),
+            limit: AtomicUsize::new(n_requests),
             end: watch::Sender::new(None),
         }
     }
 
     /// The next position in the order of calls and returns.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    pub(super) fn add_operation(&self, operation: Operation) {
+    pub(crate) fn add_operation(&self, operation: Operation) {
         self.history.lock().operations.push(operation);
     }
 
-    pub(super) fn add_list(&self, list: List) {
+    pub(crate) fn add_list(&self, list: List) {
         self.history.lock().lists.push(list);
     }
 
-    pub(super) fn add_watch(&self, watch: Watch) {
+    pub(crate) fn add_watch(&self, watch: Watch) {
         self.history.lock().watches.push(watch);
     }
 
-    pub(super) fn count_attempt(&self) {
+    pub(crate) fn count_attempt(&self) {
         self.n_attempts.send_modify(|n| *n += 1);
     }
 
-    pub(super) fn n_attempts(&self) -> usize {
+    pub(crate) fn n_attempts(&self) -> usize {
         *self.n_attempts.borrow()
     }
 
+    /// Whether clients end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.n_attempts() >= self.limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop_clients(&self) {
+        self.limit.store(0, Ordering::Relaxed);
+    }
+
     /// Waits for `n_attempts` requests since the beginning.
-    pub(super) async fn attempted(&self, n_attempts: usize) {
+    pub(crate) async fn attempted(&self, n_attempts: usize) {
         let mut counter = self.n_attempts.subscribe();
         let reached = counter.wait_for(|&n| n >= n_attempts).await;
         drop(reached.expect("the recorder has the sender"));
     }
 
-    pub(super) fn end_at(&self, revision: u64) {
+    pub(crate) fn end_at(&self, revision: u64) {
         self.end.send_replace(Some(revision));
     }
 
     /// Waits until the end is known, and `revision` has reached it.
-    pub(super) async fn ended(&self, revision: u64) {
+    pub(crate) async fn ended(&self, revision: u64) {
         let mut end = self.end.subscribe();
         let reached = end.wait_for(|end| end.is_some_and(|end| revision >= end));
         drop(reached.await.expect("the recorder has the sender"));
     }
 
-    pub(super) fn history(&self) -> History {
+    pub(crate) fn history(&self) -> History {
         self.history.lock().clone()
     }
 }
 
 /// The number of writes without a response.
-pub(super) fn n_unknown(history: &History) -> usize {
+pub(crate) fn n_unknown(history: &History) -> usize {
     let unknown = |operation: &&Operation| operation.outcome == Outcome::Unknown;
     history.operations.iter().filter(unknown).count()
 }
 
 /// The objects of a run begin with this; there are others in the namespace.
-pub(super) const PREFIX: &str = "k";
-pub(super) const PATH: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const PREFIX: &str = "k";
+pub(crate) const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The body of a create or update.
-pub(super) fn body(key: &str, action: &Action) -> String {
+/// The body of a create or update, with the value so many times over.
+pub(crate) fn body(key: &str, action: &Action, n_copies: usize) -> String {
     let (value, expected) = match action {
         Action::Create { value } => (value, None),
         Action::Update { value, expected } => (value, *expected),
         _ => return String::new(),
     };
     let expected = expected.map_or(String::new(), |it| format!(r#","resourceVersion":"{it}""#));
-    format!(r#"{{"metadata":{{"name":"{key}"{expected}}},"data":{{"value":"{value}"}}}}"#)
+    let copies = value.repeat(n_copies);
+    format!(
+        r#"{{"metadata":{{"name":"{key}"{expected}}},"data":{{"value":"{value}","copies":"{copies}"}}}}"#
+    )
 }
 
-/// The name and the version of an object.
-pub(super) fn object(object: &Value) -> (String, Version) {
+/// The name and the version of an object, whose content must be whole.
+pub(crate) fn object(object: &Value) -> (String, Version) {
     let value = object["data"]["value"].as_str().unwrap_or_default();
+    let copies = object["data"]["copies"].as_str().unwrap_or_default();
+    let n_copies = copies.len() / value.len().max(1);
+    assert_eq!(copies, value.repeat(n_copies), "{}", object["metadata"]);
     let name = object["metadata"]["name"].as_str().unwrap();
     let version = Version {
         revision: revision(object),
@@ -113,12 +132,12 @@ pub(super) fn object(object: &Value) -> (String, Version) {
 }
 
 /// The objects of a run in a list.
-pub(super) fn items(list: &Value) -> BTreeMap<String, Version> {
+pub(crate) fn items(list: &Value) -> BTreeMap<String, Version> {
     let items = list["items"].as_array().unwrap().iter().map(object);
     items.filter(|(name, _)| name.starts_with(PREFIX)).collect()
 }
 
-pub(super) fn revision(object: &Value) -> u64 {
+pub(crate) fn revision(object: &Value) -> u64 {
     let revision = object["metadata"]["resourceVersion"].as_str().unwrap();
     revision.parse().unwrap()
 }

@@ -32,12 +32,12 @@ impl Servers {
         servers
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// A connection to a server, once it is started; `None` if it does not respond.
-    pub(super) async fn connect(&self, server_idx: usize) -> Option<Client> {
+    pub(crate) async fn connect(&self, server_idx: usize) -> Option<Client> {
         let mut endpoint = self.0[server_idx].endpoint.subscribe();
         let endpoint = endpoint.wait_for(Option::is_some).await.ok()?.clone()?;
         let connected = Client::try_connect(&endpoint.address, &endpoint.credentials);
@@ -45,7 +45,7 @@ impl Servers {
     }
 
     /// Kills a server with SIGKILL, and starts it again.
-    pub(super) async fn kill(&self, server_idx: usize) {
+    pub(crate) async fn kill(&self, server_idx: usize) {
         let server = &self.0[server_idx];
         let mut process = server.process.lock().await;
         server.endpoint.send_replace(None);
@@ -56,7 +56,7 @@ impl Servers {
     }
 
     /// Pauses a server until `over`.
-    pub(super) async fn pause(&self, server_idx: usize, over: impl Future<Output = ()>) {
+    pub(crate) async fn pause(&self, server_idx: usize, over: impl Future<Output = ()>) {
         let process = self.0[server_idx].process.lock().await;
         let process = process.as_ref().expect("it runs");
         process.pause();
@@ -64,7 +64,7 @@ impl Servers {
         process.resume();
     }
 
-    pub(super) async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         for server in &self.0 {
             if let Some(process) = server.process.lock().await.take() {
                 process.stop().await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mizzen_linearizability::{EventKind, Freshness, List, Watch, WatchEvent};
 use serde_json::Value;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::clients::REQUEST_TIMEOUT;
@@ -13,7 +14,31 @@ use crate::client::Client;
 use crate::process::STEP_TIMEOUT;
 use crate::random::Random;
 
-pub(super) struct Watcher {
+/// Starts watchers.
+pub(crate) fn spawn(
+    n_watchers: usize,
+    servers: &Arc<Servers>,
+    recorder: &Arc<Recorder>,
+    random: &mut Random,
+) -> JoinSet<()> {
+    let watchers = (0..n_watchers).map(|number| Watcher {
+        number,
+        servers: servers.clone(),
+        recorder: recorder.clone(),
+        random: Random(random.next()),
+    });
+    watchers.map(Watcher::run).collect()
+}
+
+/// Waits until watchers have seen `revision`.
+pub(crate) async fn finish(mut watchers: JoinSet<()>, recorder: &Recorder, revision: u64) {
+    recorder.end_at(revision);
+    let ended = async { while watchers.join_next().await.transpose().unwrap().is_some() {} };
+    let ended = timeout(STEP_TIMEOUT, ended).await;
+    ended.expect("watches see the last write");
+}
+
+struct Watcher {
     number: usize,
     servers: Arc<Servers>,
     recorder: Arc<Recorder>,
@@ -31,21 +56,7 @@ enum WatchEnd {
 }
 
 impl Watcher {
-    pub(super) fn new(
-        number: usize,
-        servers: &Arc<Servers>,
-        recorder: &Arc<Recorder>,
-        random: Random,
-    ) -> Watcher {
-        Watcher {
-            number,
-            servers: servers.clone(),
-            recorder: recorder.clone(),
-            random,
-        }
-    }
-
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         loop {
             let mut watch = self.list().await;
             let end = loop {
