@@ -1,6 +1,7 @@
 //! Replay: reads the newest base and the logs since, and rejects damage.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 
 use super::JournalDir;
 use super::codec::{self, Payload};
@@ -8,6 +9,9 @@ use super::commit_mark::CommitMark;
 use super::frame::{FileIdentity, FileRole, FrameReader, HEADER, NextFrame};
 use super::log::LogFile;
 use crate::{OpenError, Revision, Saved};
+
+/// What is written again at a time.
+const PIECE: u64 = 1 << 20;
 
 /// What a directory holds, and the log to go on with.
 pub(super) struct Replayed {
@@ -31,6 +35,8 @@ struct Scanned {
 /// The log that was in use.
 struct LastLog {
     generation: u64,
+    /// The bytes that were acknowledged, at least.
+    promised: u64,
     /// The bytes that could be read.
     length: u64,
     n_changes: u64,
@@ -66,6 +72,11 @@ pub(super) fn replay(
     let last = &scanned.last;
     let log = last.resume(place).map_err(|source| OpenError::Io {
         path: place.log(last.generation),
+        source,
+    })?;
+    // A kill may have come between the rename of a file and the sync of its name.
+    place.sync().map_err(|source| OpenError::Io {
+        path: place.dir.clone(),
         source,
     })?;
     let last_bytes = if last.is_sealed { last.length } else { 0 };
@@ -132,6 +143,7 @@ fn scan(place: &JournalDir, load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Sc
 impl LastLog {
     /// The log to go on with: this one, or the next if this one is sealed.
     fn resume(&self, place: &JournalDir) -> io::Result<LogFile> {
+        self.write_again(place)?;
         if !self.is_sealed {
             return LogFile::resume(place, self.generation, self.length, self.n_changes);
         }
@@ -145,6 +157,29 @@ impl LastLog {
                 .remove_reserve()
                 .and_then(|()| LogFile::create(place, sealed))
         })
+    }
+
+    /// Makes durable what lies beyond the commit mark, and is now taken for written. It may have been read from the page
+    /// cache. A sync is not enough: after one that failed the kernel takes pages for clean that are not on disk.
+    fn write_again(&self, place: &JournalDir) -> io::Result<()> {
+        if self.length == self.promised {
+            return Ok(());
+        }
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .open(place.log(self.generation))?;
+        let mut piece = Vec::new();
+        let mut offset = self.promised;
+        while offset < self.length {
+            piece.resize((self.length - offset).min(PIECE) as usize, 0);
+            file.seek(SeekFrom::Start(offset))?;
+            file.read_exact(&mut piece)?;
+            file.seek(SeekFrom::Start(offset))?;
+            place.ops.write(&mut file, &piece)?;
+            offset += piece.len() as u64;
+        }
+        place.ops.sync_all(&file)
     }
 }
 
@@ -266,6 +301,7 @@ impl ReplayScan<'_> {
         }
         Ok(LastLog {
             generation,
+            promised,
             length,
             n_changes: self.n_changes,
             is_sealed: then == Some(Then::Sealed),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tempfile::{TempDir, tempdir};
 
 use super::commit_mark::CommitMark;
+use super::file_ops::faults::Failure;
 use super::*;
 use crate::engine::CommitResult;
 use crate::keyspaces::Keyspaces;
@@ -183,10 +184,20 @@ impl Faulty {
         Faulty::open(dir, ops, compaction_bytes)
     }
 
-    fn open(dir: TempDir, ops: FileOps, compaction_bytes: u64) -> Faulty {
-        let mut disk = Disk::open_with(ops.clone(), dir.path(), compaction_bytes, None).unwrap();
-        let spaces = Arc::new(load::load(&mut disk, &Options::default()).unwrap());
+    fn try_open(
+        dir: &TempDir,
+        ops: &FileOps,
+        compaction_bytes: u64,
+    ) -> Result<(Arc<Keyspaces>, Sequencer), OpenError> {
+        let mut disk = Disk::open_with(ops.clone(), dir.path(), compaction_bytes, None)?;
+        let spaces = Arc::new(load::load(&mut disk, &Options::default())?);
         let sequencer = Sequencer::new(spaces.clone(), Box::new(disk));
+        Ok((spaces, sequencer))
+    }
+
+    #[track_caller]
+    fn open(dir: TempDir, ops: FileOps, compaction_bytes: u64) -> Faulty {
+        let (spaces, sequencer) = Faulty::try_open(&dir, &ops, compaction_bytes).unwrap();
         Faulty {
             dir,
             ops,
@@ -239,12 +250,7 @@ impl Faulty {
     }
 
     fn content(&self) -> Content {
-        let snapshot = self.spaces.get("s").0.snapshot();
-        let text = |record: &Record| String::from_utf8(record.value.to_vec()).unwrap();
-        snapshot
-            .range("", None)
-            .map(|record| (record.key.to_string(), text(record)))
-            .collect()
+        content(&self.spaces)
     }
 
     fn health(&self) -> Health {
@@ -264,70 +270,194 @@ impl Faulty {
 
 type Content = BTreeMap<String, String>;
 
+fn content(spaces: &Keyspaces) -> Content {
+    let snapshot = spaces.get("s").0.snapshot();
+    let text = |record: &Record| String::from_utf8(record.value.to_vec()).unwrap();
+    snapshot
+        .range("", None)
+        .map(|record| (record.key.to_string(), text(record)))
+        .collect()
+}
+
+/// What a store was asked to hold.
+#[derive(Default)]
+struct Wanted {
+    acknowledged: Content,
+    /// What may be there instead after a restart: with the write whose result was unknown.
+    uncertain: Option<Content>,
+}
+
+impl Wanted {
+    /// Writes and deletes, and checks what is there at each step.
+    fn write_to(case: &mut Faulty, name: &str) -> Wanted {
+        let mut wanted = Wanted::default();
+        for n in 0..14 {
+            // Some take whole pages, which no later write dirties again.
+            let length = if n % 3 == 0 { 9000 } else { 200 };
+            let (key, value) = (format!("{}", n % 5), format!("{n}{}", "x".repeat(length)));
+            let is_delete = n % 4 == 3 && wanted.acknowledged.contains_key(&key);
+            let mut next = wanted.acknowledged.clone();
+            let outcome = match is_delete {
+                true => case.delete(&key),
+                false => case.put(&key, &value),
+            };
+            match is_delete {
+                true => drop(next.remove(&key)),
+                false => drop(next.insert(key, value)),
+            }
+            match outcome {
+                Ok(()) => wanted.acknowledged = next,
+                Err(WriteError::NotWritten(_)) => {
+                    assert!(!matches!(case.health(), Health::Failed(_)))
+                }
+                Err(WriteError::Unknown(_)) => wanted.uncertain = Some(next),
+                Err(WriteError::Poisoned(_)) => assert!(matches!(case.health(), Health::Failed(_))),
+                Err(error) => panic!("{error}"),
+            }
+            assert_eq!(case.content(), wanted.acknowledged, "{name}, write {n}");
+        }
+        wanted
+    }
+
+    #[track_caller]
+    fn check(&self, found: &Content, name: &str) {
+        let is_allowed = *found == self.acknowledged || Some(found) == self.uncertain.as_ref();
+        assert!(is_allowed, "{name}: {found:?}");
+    }
+}
+
+/// The logs are compacted several times in a test.
+const COMPACTION: u64 = 1200;
+
 /// Writes and deletes on a disk of which one operation fails, and checks what is there at each step and after opening it
 /// again. Returns whether the operation was reached.
-fn check_failure_of(countdown: usize) -> bool {
-    const COMPACTION: u64 = 1200;
+fn check_failure_of(countdown: usize, failure: Failure) -> bool {
+    let name = format!("operation {countdown}, {failure:?}");
     let mut case = Faulty::new(COMPACTION);
-    let mut acknowledged = Content::new();
-    // What may be there after a restart, and may not.
-    let mut uncertain = None;
-    case.ops.faults.fail_after(countdown);
-    for n in 0..14 {
-        let (key, value) = (format!("{}", n % 5), format!("{n}{}", "x".repeat(200)));
-        let is_delete = n % 4 == 3 && acknowledged.contains_key(&key);
-        let mut wanted = acknowledged.clone();
-        let outcome = match is_delete {
-            true => case.delete(&key),
-            false => case.put(&key, &value),
-        };
-        match is_delete {
-            true => drop(wanted.remove(&key)),
-            false => drop(wanted.insert(key, value)),
-        }
-        match outcome {
-            Ok(()) => acknowledged = wanted,
-            Err(WriteError::NotWritten(_)) => assert!(!matches!(case.health(), Health::Failed(_))),
-            Err(WriteError::Unknown(_)) => uncertain = Some(wanted),
-            Err(WriteError::Poisoned(_)) => assert!(matches!(case.health(), Health::Failed(_))),
-            Err(error) => panic!("{error}"),
-        }
-        assert_eq!(
-            case.content(),
-            acknowledged,
-            "operation {countdown}, write {n}"
-        );
-    }
+    case.ops.faults.fail_after(countdown, failure);
+    let mut wanted = Wanted::write_to(&mut case, &name);
     let was_reached = case.ops.faults.n_failed() > 0;
     case.ops.faults.lift();
     if !matches!(case.health(), Health::Failed(_)) {
         case.put("after", "1").unwrap();
-        assert!(
-            matches!(case.health(), Health::Writable),
-            "operation {countdown}"
-        );
-        acknowledged.insert("after".into(), "1".into());
-        assert_eq!(case.drafts(), [] as [PathBuf; 0], "operation {countdown}");
+        assert!(matches!(case.health(), Health::Writable), "{name}");
+        wanted.acknowledged.insert("after".into(), "1".into());
+        assert_eq!(case.drafts(), [] as [PathBuf; 0], "{name}");
     }
     let mut case = case.reopen(COMPACTION);
-    let found = case.content();
-    assert!(
-        found == acknowledged || Some(&found) == uncertain.as_ref(),
-        "operation {countdown}: {found:?}"
-    );
+    wanted.check(&case.content(), &name);
     case.put("again", "1").unwrap();
     was_reached
 }
 
 #[test]
 fn after_any_failed_operation_acknowledged_writes_stay_and_rejected_ones_leave_no_trace() {
-    let mut n_operations = 0;
-    while check_failure_of(n_operations) {
-        n_operations += 1;
+    let io_error = Failure {
+        error: io::ErrorKind::Other,
+        ..Failure::FULL
+    };
+    let failures = [
+        Failure::FULL,
+        Failure {
+            quarters: 0,
+            ..io_error
+        },
+        Failure {
+            quarters: 4,
+            ..io_error
+        },
+        Failure::GONE,
+    ];
+    for failure in failures {
+        let mut n_operations = 0;
+        while check_failure_of(n_operations, failure) {
+            n_operations += 1;
+        }
+        assert!(
+            n_operations > 60,
+            "{n_operations} operations were made to fail"
+        );
+    }
+}
+
+/// Lets an operation fail, kills the process, and cuts the power of the next one, which had opened what the first one
+/// left; or cuts the power at once. Of pages that were not synced some are on disk.
+fn check_power_cut_at(countdown: usize, failure: Failure, seed: u64) -> bool {
+    let name = format!("operation {countdown}, {failure:?}, seed {seed}");
+    let mut random = seed;
+    let mut choose = || {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        random >> 63 == 1
+    };
+    let mut case = Faulty::new(COMPACTION);
+    case.ops.faults.cache_pages();
+    case.ops.faults.fail_after(countdown, failure);
+    let wanted = Wanted::write_to(&mut case, &name);
+    let was_reached = case.ops.faults.n_failed() > 0;
+
+    let (dir, ops) = case.ops.faults.kill(case.dir.path());
+    if seed.is_multiple_of(2) {
+        ops.faults.cut_power(dir.path(), &mut choose);
+    }
+    let mut case = Faulty::open(dir, ops, 1 << 20);
+    let mut found = case.content();
+    wanted.check(&found, &name);
+    case.put("again", "1").unwrap();
+    found.insert("again".into(), "1".into());
+
+    let (dir, ops) = case.ops.faults.kill(case.dir.path());
+    ops.faults.cut_power(dir.path(), choose);
+    let case = Faulty::open(dir, ops, 1 << 20);
+    assert_eq!(case.content(), found, "{name}, after another power cut");
+    was_reached
+}
+
+#[test]
+fn after_a_power_cut_at_any_operation_acknowledged_writes_are_there_whatever_pages_are_torn() {
+    let once = Failure {
+        is_lasting: false,
+        ..Failure::GONE
+    };
+    for (failure, seed) in [Failure::GONE, once]
+        .into_iter()
+        .flat_map(|failure| (0..2).map(move |seed| (failure, seed)))
+    {
+        let mut n_operations = 0;
+        while check_power_cut_at(n_operations, failure, seed) {
+            n_operations += 1;
+        }
+        assert!(
+            n_operations > 60,
+            "power was cut at {n_operations} operations"
+        );
+    }
+}
+
+#[test]
+fn a_bit_that_is_flipped_in_any_write_is_detected_or_of_no_consequence() {
+    let (mut n_writes, mut n_detected) = (0, 0);
+    loop {
+        let mut case = Faulty::new(COMPACTION);
+        case.ops.faults.cache_pages();
+        case.ops.faults.flip_after(n_writes);
+        let name = format!("write {n_writes}");
+        let wanted = Wanted::write_to(&mut case, &name);
+        if case.ops.faults.n_failed() == 0 {
+            break;
+        }
+        let (dir, ops) = case.ops.faults.kill(case.dir.path());
+        match Faulty::try_open(&dir, &ops, COMPACTION) {
+            Ok((spaces, _)) => wanted.check(&content(&spaces), &name),
+            Err(OpenError::Corrupt { path, .. }) if path.parent() == Some(dir.path()) => {
+                n_detected += 1
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
+        n_writes += 1;
     }
     assert!(
-        n_operations > 60,
-        "{n_operations} operations were made to fail"
+        n_writes > 30 && n_detected > 2,
+        "{n_detected} of {n_writes} were detected"
     );
 }
 

@@ -1,0 +1,307 @@
+//! File operations that fail, and the page cache between them and the disk.
+//!
+//! A kill leaves what was written; a power cut leaves what was synced, and of the rest any pages. After a failed sync the
+//! kernel takes pages for clean that are not on disk: a later sync succeeds and does not write them.
+
+use std::collections::BTreeMap;
+use std::io::{Seek as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use super::*;
+
+const PAGE: u64 = 4096;
+
+/// How operations fail. By default none does.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Mutex<FaultPlan>);
+
+#[derive(Debug, Default)]
+struct FaultPlan {
+    /// How many operations succeed before one fails, and how.
+    countdown: Option<(usize, Failure)>,
+    /// How many writes are correct before one has a flipped bit.
+    flip: Option<usize>,
+    /// The directory is on a disk of this size.
+    disk: Option<(PathBuf, u64)>,
+    /// Every sync fails.
+    unsynced: bool,
+    n_failed: usize,
+    /// Compactions are waited for, so that operations have one order.
+    in_order: bool,
+    cache: Option<PageCache>,
+}
+
+/// How an operation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The error; that of a sync is always an I/O error.
+    pub(crate) error: io::ErrorKind,
+    /// How much of a failed write is in the file, in quarters.
+    pub(crate) quarters: usize,
+    /// Whether all later operations fail, too.
+    pub(crate) is_lasting: bool,
+}
+
+impl Failure {
+    /// A disk that fills up takes a part of what is written.
+    pub(crate) const FULL: Failure = Failure {
+        error: io::ErrorKind::StorageFull,
+        quarters: 2,
+        is_lasting: false,
+    };
+
+    /// A disk that is gone.
+    pub(crate) const GONE: Failure = Failure {
+        error: io::ErrorKind::Other,
+        quarters: 2,
+        is_lasting: true,
+    };
+}
+
+impl Faults {
+    /// Lets an operation fail, after `countdown` that succeed.
+    pub(crate) fn fail_after(&self, countdown: usize, failure: Failure) {
+        self.0.lock().countdown = Some((countdown, failure));
+    }
+
+    /// Flips a bit of a write, after `countdown` that are correct.
+    pub(crate) fn flip_after(&self, countdown: usize) {
+        self.0.lock().flip = Some(countdown);
+    }
+
+    /// Lets the files of `dir` take no more than `size` bytes.
+    pub(crate) fn limit(&self, dir: &Path, size: u64) {
+        self.0.lock().disk = Some((dir.into(), size));
+    }
+
+    pub(crate) fn fail_syncs(&self) {
+        self.0.lock().unsynced = true;
+    }
+
+    pub(crate) fn lift(&self) {
+        let mut plan = self.0.lock();
+        *plan = FaultPlan {
+            n_failed: plan.n_failed,
+            in_order: plan.in_order,
+            cache: plan.cache.take(),
+            ..FaultPlan::default()
+        };
+    }
+
+    pub(crate) fn n_failed(&self) -> usize {
+        self.0.lock().n_failed
+    }
+
+    pub(crate) fn keep_order(&self) {
+        self.0.lock().in_order = true;
+    }
+
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.0.lock().in_order
+    }
+
+    /// Remembers what is not synced, for `kill` and `cut_power`.
+    pub(crate) fn cache_pages(&self) {
+        self.0.lock().cache = Some(PageCache::default());
+    }
+
+    pub(super) fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
+        let start = file.stream_position()?;
+        let growth = (start + bytes.len() as u64).saturating_sub(file.metadata()?.len());
+        let quarters = self
+            .0
+            .lock()
+            .countdown
+            .map_or(2, |(_, failure)| failure.quarters);
+        let checked = self.check(FileOperation::Write(growth));
+        let mut bytes = match &checked {
+            Ok(()) => bytes.to_vec(),
+            Err(_) => bytes[..bytes.len() * quarters / 4].to_vec(),
+        };
+        let mut plan = self.0.lock();
+        if plan.flip.is_some_and(|countdown| countdown == 0) && !bytes.is_empty() {
+            let at = bytes.len() / 2;
+            bytes[at] ^= 1 << (at % 8);
+            plan.n_failed += 1;
+        }
+        plan.flip = plan.flip.and_then(|countdown| countdown.checked_sub(1));
+        if let Some(cache) = &mut plan.cache {
+            cache.note_write(file, start, bytes.len() as u64)?;
+        }
+        file.write_all(&bytes)?;
+        checked
+    }
+
+    pub(super) fn note_sync(&self, file: &File, succeeded: bool) {
+        if let Some(cache) = &mut self.0.lock().cache {
+            cache.note_sync(file, succeeded);
+        }
+    }
+
+    pub(super) fn note_rename(&self, from: &Path, to: &Path) {
+        if let Some(cache) = &mut self.0.lock().cache {
+            cache.renames.push((from.into(), to.into()));
+        }
+    }
+
+    /// What is cut off a file is never written back.
+    pub(super) fn forget_pages(&self, file: &File, length: u64) {
+        let inode = file.metadata().map_or(0, |file| file.ino());
+        if let Some(cache) = &mut self.0.lock().cache {
+            let is_kept = |page: &(u64, u64)| page.0 != inode || page.1 * PAGE < length;
+            cache.pages.retain(|page, _| is_kept(page));
+        }
+    }
+
+    /// The directory as a kill of the process leaves it, on the same machine: what was not synced is still in its cache.
+    pub(crate) fn kill(&self, dir: &Path) -> (TempDir, FileOps) {
+        let plan = self.0.lock();
+        let before = plan.cache.as_ref().expect("pages are cached");
+        let mut cache = PageCache::default();
+        let copy = tempfile::tempdir_in(dir.parent().unwrap()).unwrap();
+        let renamed = |path: &PathBuf| copy.path().join(path.file_name().unwrap());
+        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let path = renamed(&entry.path());
+            fs::copy(entry.path(), &path).unwrap();
+            let inode = fs::metadata(&path).unwrap().ino();
+            let pages = before.pages.range((entry.metadata().unwrap().ino(), 0)..);
+            let pages = pages.take_while(|page| page.0.0 == entry.metadata().unwrap().ino());
+            let copied = pages.map(|(page, content)| ((inode, page.1), content.clone()));
+            cache.pages.extend(copied);
+        }
+        let renames = before.renames.iter();
+        cache.renames = renames
+            .map(|(from, to)| (renamed(from), renamed(to)))
+            .collect();
+        let ops = FileOps::default();
+        *ops.faults.0.lock() = FaultPlan {
+            in_order: plan.in_order,
+            cache: Some(cache),
+            ..FaultPlan::default()
+        };
+        (copy, ops)
+    }
+
+    /// Takes back what was not synced in `dir`, as far as `choose` says.
+    pub(crate) fn cut_power(&self, dir: &Path, mut choose: impl FnMut() -> bool) {
+        let mut plan = self.0.lock();
+        let cache = plan.cache.as_mut().expect("pages are cached");
+        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let metadata = entry.metadata().unwrap();
+            let pages = cache.pages.iter().filter(|page| page.0.0 == metadata.ino());
+            let file = File::options().write(true).open(entry.path()).unwrap();
+            for (&(_, page), content) in pages.filter(|_| choose()) {
+                let offset = page * PAGE;
+                let length = metadata.len().saturating_sub(offset).min(PAGE) as usize;
+                let mut durable = content.durable.clone();
+                durable.resize(length, 0);
+                file.write_all_at(&durable, offset).unwrap();
+            }
+        }
+        for (from, to) in cache.renames.drain(..).rev().filter(|_| choose()) {
+            // A file that was removed since is gone.
+            let _ = fs::rename(to, from);
+        }
+        cache.pages.clear();
+    }
+
+    pub(super) fn check(&self, operation: FileOperation) -> io::Result<()> {
+        let mut plan = self.0.lock();
+        let due = match plan.countdown {
+            Some((0, failure)) => {
+                plan.countdown.take_if(|_| !failure.is_lasting);
+                Some(failure)
+            }
+            Some((left, failure)) => {
+                plan.countdown = Some((left - 1, failure));
+                None
+            }
+            None => None,
+        };
+        let error = match (operation, due) {
+            (FileOperation::Sync, due) if due.is_some() || plan.unsynced => io::ErrorKind::Other,
+            (_, Some(failure)) => failure.error,
+            (FileOperation::Write(growth) | FileOperation::Allocate(growth), None)
+                if plan.is_full(growth) =>
+            {
+                io::ErrorKind::StorageFull
+            }
+            _ => return Ok(()),
+        };
+        plan.n_failed += 1;
+        Err(error.into())
+    }
+}
+
+impl FaultPlan {
+    fn is_full(&self, growth: u64) -> bool {
+        let Some((dir, size)) = self.disk.as_ref().filter(|_| growth > 0) else {
+            return false;
+        };
+        let files = fs::read_dir(dir)
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| entry.metadata().ok());
+        files.map(|file| file.len()).sum::<u64>() + growth > *size
+    }
+}
+
+/// What is written and not on disk.
+#[derive(Debug, Default)]
+struct PageCache {
+    /// By inode and number.
+    pages: BTreeMap<(u64, u64), CachedPage>,
+    /// Renames since the directory was synced.
+    renames: Vec<(PathBuf, PathBuf)>,
+}
+
+#[derive(Clone, Debug)]
+struct CachedPage {
+    /// What is on disk; shorter than a page where the file ended.
+    durable: Vec<u8>,
+    /// Whether a sync writes it. Not so after one that failed.
+    is_dirty: bool,
+}
+
+impl PageCache {
+    fn note_write(&mut self, file: &File, start: u64, length: u64) -> io::Result<()> {
+        let inode = file.metadata()?.ino();
+        // The file may be open for writing only.
+        let reader = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        for page in start / PAGE..(start + length).div_ceil(PAGE) {
+            if let Some(cached) = self.pages.get_mut(&(inode, page)) {
+                cached.is_dirty = true;
+                continue;
+            }
+            let mut durable = vec![0; PAGE as usize];
+            let n_read = reader.read_at(&mut durable, page * PAGE)?;
+            durable.truncate(n_read);
+            let is_dirty = true;
+            self.pages
+                .insert((inode, page), CachedPage { durable, is_dirty });
+        }
+        Ok(())
+    }
+
+    fn note_sync(&mut self, file: &File, succeeded: bool) {
+        let metadata = file.metadata().unwrap();
+        if metadata.is_dir() && succeeded {
+            self.renames.clear();
+        }
+        let inode = metadata.ino();
+        match succeeded {
+            true => self
+                .pages
+                .retain(|page, cached| page.0 != inode || !cached.is_dirty),
+            false => {
+                let pages = self.pages.iter_mut().filter(|page| page.0.0 == inode);
+                pages.for_each(|(_, cached)| cached.is_dirty = false);
+            }
+        }
+    }
+}
