@@ -28,7 +28,7 @@ use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
 use mizzen_registry::{Codec, Registry, StorageCodec};
 use mizzen_scheduler::Configuration;
-use mizzen_store::{Encryptor, OpenError, Revision, Store};
+use mizzen_store::{Encryptor, Health, OpenError, Revision, Store};
 use mizzen_value::address::Cidr;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
@@ -60,7 +60,7 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(10);
 /// The stack of a thread, for deeply nested objects; memory is committed only when it is used.
 const STACK: usize = 16 * 1024 * 1024;
 
-/// Why the server does not start.
+/// Why the server does not start, or does not go on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ComposeError {
     /// The port is in use.
@@ -116,6 +116,11 @@ pub(crate) enum ComposeError {
     /// The process could not be set up.
     #[error("cannot start: {0}")]
     Runtime(#[from] io::Error),
+    /// A sync failed while the server ran.
+    #[error(
+        "stopped because the log could not be synced ({0}); check the disk and start again: acknowledged writes are kept"
+    )]
+    Unsynced(Arc<io::Error>),
 }
 
 /// The components of the process.
@@ -277,11 +282,13 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     let tls = pki::server_config(authorities.clone(), parsed.protocol, certificates.clone())?;
     let (signal, delay) = (stop_signal()?, args.serving.shutdown_delay_duration);
     let stdin = OptionFuture::from(args.stop_with_stdin.then(stdin_closed).transpose()?);
-    let stopping = server.clone();
+    let (stopping, store) = (server.clone(), state.store.clone());
     let stop = async move {
         tokio::select! {
             () = signal => {}
             Some(()) = stdin => {}
+            // As etcd does: what is on disk is only known to a process that reads it again.
+            () = storage_log::failed(&store) => return stopping.leave(),
         }
         // Not ready for a while, so that load balancers notice.
         stopping.leave();
@@ -338,8 +345,12 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         tokio::join!(loops.stop(), nodes);
     }
     server.close().await;
+    let health = state.store.health();
     state.store.close().await;
-    Ok(())
+    match health {
+        Health::Failed(error) => Err(ComposeError::Unsynced(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Arguments that need validation.

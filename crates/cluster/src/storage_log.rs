@@ -12,6 +12,16 @@ const MAX_BACKOFF: Duration = Duration::from_secs(600);
 /// How often failed compactions are checked.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Resolves when a sync has failed.
+pub(crate) async fn failed(store: &Store) {
+    let mut health = store.watch_health();
+    let failed = health.wait_for(|health| matches!(health, Health::Failed(_)));
+    if failed.await.is_err() {
+        // A store that is closed does not fail any more.
+        std::future::pending().await
+    }
+}
+
 /// Logs until the store is closed.
 pub(crate) async fn report(store: Store) {
     tokio::join!(report_health(&store), report_compactions(&store));
@@ -43,7 +53,7 @@ async fn report_health(store: &Store) {
                 }
             }
             Health::Failed(error) => {
-                tracing::error!(%error, "the log could not be synced, writes are rejected until the server is restarted");
+                tracing::error!(%error, "the log could not be synced, the server stops");
                 return;
             }
         }

@@ -24,6 +24,7 @@ mod crash;
 mod definitions;
 mod encryption;
 mod envtest;
+mod failing_disk;
 mod full_disk;
 mod handbook;
 mod harnesses;
