@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use foldhash::fast::RandomState;
 
 use crate::disk::content;
 use crate::encryption::EncryptionError;
@@ -10,22 +13,43 @@ use crate::keyspaces::Keyspaces;
 use crate::state::KeyspaceState;
 use crate::{Draft, Encryptor, EventKind, Journal, OpenError, Options, Record, Revision, Saved};
 
-/// Brings back what the journal kept.
+/// How many changes are handed over at a time.
+const BATCH: usize = 256;
+
+/// How many batches may wait.
+const N_BATCHES: usize = 16;
+
+/// Brings back what the journal kept. One thread reads, verifies and decodes while another keeps what is live, so that
+/// opening takes about half the time on two cores.
 pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keyspaces, OpenError> {
-    let mut loading = Loading::default();
-    let opened = journal.replay(&mut |saved| loading.take(saved))?;
+    let (batches, received) = mpsc::sync_channel(N_BATCHES);
+    let mut decoder = RecordDecoder {
+        spaces: Interner::default(),
+        terms: Interner::default(),
+        batch: Vec::with_capacity(BATCH),
+        batches,
+    };
+    let (opened, mut terms, live) = thread::scope(|scope| {
+        let live = scope.spawn(|| collect_live(received));
+        let opened = journal.replay(&mut |saved| decoder.take(saved));
+        let terms = decoder.finish();
+        let live = live.join().expect("collecting records does not panic");
+        (opened, terms, live)
+    });
+    let opened = opened?;
     let revision = opened.unwrap_or(Revision::FIRST);
     let spaces = Keyspaces::new(revision, opened.unwrap_or(Revision::ZERO), options.window);
     let encryptor = options.encryptor.as_deref();
-    for (name, kept) in mem::take(&mut loading.spaces) {
-        let records = loading.open(&name, kept, encryptor)?;
-        spaces.add(name, settle(records, revision));
+    for (name, kept) in live {
+        let records = terms.open(&name, kept, encryptor)?;
+        // When it changed last is not known if that was a delete; that it did not change after `revision` is.
+        spaces.add(name, KeyspaceState::from_sorted(records, revision));
     }
     Ok(spaces)
 }
 
 /// Records by key, in no order: most are replaced a few times before the state is settled.
-type Records = HashMap<Arc<str>, LoadedRecord>;
+type Records = HashMap<Arc<str>, LoadedRecord, RandomState>;
 
 /// A record that was read. Encrypted content is only decrypted once the record is sure to be live.
 enum LoadedRecord {
@@ -39,63 +63,99 @@ struct EncryptedRecord {
     content: Box<[u8]>,
 }
 
-#[derive(Default)]
-struct Loading {
-    spaces: BTreeMap<Arc<str>, Records>,
-    /// One copy of each term.
-    terms: HashSet<Arc<str>>,
+/// A change as it is handed over: a delete has no record.
+struct LoadedChange {
+    space: Arc<str>,
+    key: Arc<str>,
+    record: Option<LoadedRecord>,
 }
 
-impl Loading {
+/// Keeps the last state of each key.
+fn collect_live(batches: mpsc::Receiver<Vec<LoadedChange>>) -> BTreeMap<Arc<str>, Records> {
+    let mut live: BTreeMap<Arc<str>, Records> = BTreeMap::new();
+    for change in batches.into_iter().flatten() {
+        let LoadedChange { space, key, record } = change;
+        let records = match live.get_mut(&space) {
+            Some(records) => records,
+            None => live.entry(space).or_default(),
+        };
+        match record {
+            Some(record) => drop(records.insert(key, record)),
+            None => drop(records.remove(&key)),
+        }
+    }
+    live
+}
+
+/// Makes records of what the journal reads, and hands them over in batches.
+struct RecordDecoder {
+    spaces: Interner,
+    terms: Interner,
+    batch: Vec<LoadedChange>,
+    batches: mpsc::SyncSender<Vec<LoadedChange>>,
+}
+
+impl RecordDecoder {
     fn take(&mut self, saved: Saved<'_>) {
-        match saved.kind {
-            EventKind::Put => self.put(saved),
-            EventKind::Delete => self.delete(saved),
+        let space = self.spaces.intern(saved.space);
+        let change = match saved.kind {
+            EventKind::Delete => LoadedChange {
+                space,
+                key: saved.key.into(),
+                record: None,
+            },
+            EventKind::Put if saved.is_encrypted => LoadedChange {
+                space,
+                key: saved.key.into(),
+                record: Some(LoadedRecord::Encrypted(EncryptedRecord {
+                    revision: saved.revision,
+                    expires: saved.expires,
+                    content: saved.value.into(),
+                })),
+            },
+            EventKind::Put => {
+                let terms = saved.terms.iter().map(|term| self.terms.intern(term));
+                let terms = terms.collect();
+                let record = Arc::new(Record::saved(saved, terms));
+                LoadedChange {
+                    space,
+                    key: record.key.clone(),
+                    record: Some(LoadedRecord::Plain(record)),
+                }
+            }
+        };
+        self.batch.push(change);
+        if self.batch.len() == BATCH {
+            let batch = mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+            self.send(batch);
         }
     }
 
-    fn put(&mut self, saved: Saved<'_>) {
-        let terms = saved.terms.iter().map(|term| self.intern(term)).collect();
-        if !self.spaces.contains_key(saved.space) {
-            self.spaces.insert(saved.space.into(), Records::new());
-        }
-        let records = self
-            .spaces
-            .get_mut(saved.space)
-            .expect("it was just put there");
-        if saved.is_encrypted {
-            let Saved {
-                key,
-                revision,
-                expires,
-                value,
-                ..
-            } = saved;
-            let encrypted = EncryptedRecord {
-                revision,
-                expires,
-                content: value.into(),
-            };
-            records.insert(key.into(), LoadedRecord::Encrypted(encrypted));
-            return;
-        }
-        let record = Arc::new(Record::saved(saved, terms));
-        records.insert(record.key.clone(), LoadedRecord::Plain(record));
+    fn send(&self, batch: Vec<LoadedChange>) {
+        // The receiver only ends early by a panic, which is reported when it is joined.
+        let _ = self.batches.send(batch);
     }
 
-    fn delete(&mut self, saved: Saved<'_>) {
-        if let Some(records) = self.spaces.get_mut(saved.space) {
-            records.remove(saved.key);
-        }
+    /// Hands over the last batch.
+    fn finish(mut self) -> Interner {
+        let batch = mem::take(&mut self.batch);
+        self.send(batch);
+        self.terms
     }
+}
 
-    fn intern(&mut self, term: &str) -> Arc<str> {
-        if let Some(interned) = self.terms.get(term) {
+/// One copy of each text.
+#[derive(Default)]
+struct Interner(HashSet<Arc<str>, RandomState>);
+
+impl Interner {
+    fn intern(&mut self, text: &str) -> Arc<str> {
+        if let Some(interned) = self.0.get(text) {
             return interned.clone();
         }
-        let term: Arc<str> = term.into();
-        self.terms.insert(term.clone());
-        term
+        let text: Arc<str> = text.into();
+        self.0.insert(text.clone());
+        text
     }
 
     /// All records of a space, decrypted, in the order of their keys.
@@ -146,14 +206,4 @@ impl Loading {
             Record::stamped(key.clone(), encrypted.revision, terms, draft).marked(mark),
         ))
     }
-}
-
-/// The state of a space that holds `records`, which are in order. When it changed last is not known if that was a
-/// delete; that it did not change after `revision` is.
-fn settle(records: Vec<Arc<Record>>, revision: Revision) -> KeyspaceState {
-    let mut state = KeyspaceState::empty(revision);
-    records
-        .into_iter()
-        .for_each(|record| drop(state.insert(record)));
-    state
 }

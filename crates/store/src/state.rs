@@ -6,14 +6,20 @@
 //! Invariant: `terms`, `counts` and `expiries` say exactly what can be derived from `records`.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::ptr;
 use std::sync::Arc;
+use std::thread;
 
 use equivalent::{Comparable, Equivalent};
+use foldhash::fast::RandomState;
 use imbl::{OrdMap, OrdSet};
 
 use crate::{Record, Revision};
+
+/// From how many records on a state is built by two threads.
+const PARALLEL: usize = 10_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyspaceState {
@@ -42,6 +48,41 @@ impl KeyspaceState {
             revision,
             ..KeyspaceState::default()
         }
+    }
+
+    /// The state of a space that holds `records`, which are in the order of their keys.
+    pub(crate) fn from_sorted(records: Vec<Arc<Record>>, revision: Revision) -> KeyspaceState {
+        let mut state = KeyspaceState::empty(revision);
+        if records.len() < PARALLEL {
+            records
+                .into_iter()
+                .for_each(|record| drop(state.insert(record)));
+            return state;
+        }
+        let terms = thread::scope(|scope| {
+            let terms = scope.spawn(|| postings(&records));
+            state.fill(&records);
+            terms.join().expect("collecting terms does not panic")
+        });
+        KeyspaceState { terms, ..state }
+    }
+
+    /// Fills an empty state with all but the terms.
+    fn fill(&mut self, records: &[Arc<Record>]) {
+        let mut counts: HashMap<&str, usize, RandomState> = HashMap::default();
+        for record in records {
+            self.bytes += record.value.len() as u64;
+            self.disk_bytes += record.disk_bytes();
+            for (slash, _) in record.key.match_indices('/') {
+                *counts.entry(&record.key[..=slash]).or_default() += 1;
+            }
+            if let Some(at) = record.expires {
+                self.expiries.insert((at, record.key.clone()));
+            }
+            self.records.insert(record.key.clone(), record.clone());
+        }
+        let counts = counts.into_iter();
+        self.counts = counts.map(|(prefix, n)| (Arc::from(prefix), n)).collect();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -177,6 +218,26 @@ impl KeyspaceState {
     }
 }
 
+/// The terms of `records`, which are in the order of their keys. Those of one term are inserted together: neighbours
+/// share a node of the tree.
+fn postings(records: &[Arc<Record>]) -> OrdSet<Posting> {
+    let mut by_term: HashMap<&Arc<str>, Vec<&Arc<str>>, RandomState> = HashMap::default();
+    for record in records {
+        for term in record.terms.iter() {
+            by_term.entry(term).or_default().push(&record.key);
+        }
+    }
+    let mut by_term: Vec<_> = by_term.into_iter().collect();
+    by_term.sort_unstable();
+    let postings = by_term.into_iter().flat_map(|(term, keys)| {
+        keys.into_iter().map(move |key| Posting {
+            term: term.clone(),
+            key: key.clone(),
+        })
+    });
+    postings.collect()
+}
+
 /// Where a range begins: after the key of the last page, but never before the prefix.
 fn start<'a>(prefix: &'a str, after: Option<&'a str>) -> Bound<&'a str> {
     match after {
@@ -241,5 +302,42 @@ impl Equivalent<Posting> for PostingRef<'_> {
 impl Comparable<Posting> for PostingRef<'_> {
     fn compare(&self, posting: &Posting) -> Ordering {
         self.cmp(&posting.place())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Draft;
+
+    fn record(n: usize) -> Arc<Record> {
+        let draft = Draft {
+            value: "x".repeat(n % 7).into(),
+            expires: n.is_multiple_of(5).then_some(n as u64 % 11),
+            ..Draft::default()
+        };
+        // Equal terms are not always the same allocation.
+        let terms = [format!("a={}", n % 3), format!("b={}", n % 101)].map(Arc::from);
+        let key = format!("ns-{:02}/{n:06}", n % 40);
+        let revision = Revision(n as u64);
+        Arc::new(Record::stamped(key.into(), revision, terms.into(), draft))
+    }
+
+    #[test]
+    fn a_state_that_is_built_by_two_threads_is_that_of_single_inserts() {
+        let mut records: Vec<_> = (0..PARALLEL + 1).map(record).collect();
+        records.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        let mut inserted = KeyspaceState::empty(Revision(7));
+        for record in &records {
+            inserted.insert(record.clone());
+        }
+        let built = KeyspaceState::from_sorted(records, Revision(7));
+        assert_eq!(built.terms, inserted.terms);
+        assert_eq!(built.expiries, inserted.expiries);
+        assert_eq!(built.counts, inserted.counts);
+        assert!(built.records.keys().eq(inserted.records.keys()));
+        let sizes = |state: &KeyspaceState| (state.bytes, state.disk_bytes, state.revision);
+        assert_eq!(sizes(&built), sizes(&inserted));
+        assert_eq!(built.count("ns-07/"), inserted.count("ns-07/"));
     }
 }
