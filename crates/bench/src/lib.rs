@@ -74,6 +74,9 @@ Examples:
   # the cost of authentication and authorization: as a service account with an RBAC role
   mizzen bench --kubeconfig admin.conf --only configmaps/create --as-service-account --server-pid $(pidof mizzen)
 
+  # 1000 clients that write 2000 objects per second for ten minutes, and 10,000 watches
+  ulimit -n 4096; mizzen bench --kubeconfig admin.conf --sustain 2000 --clients 1000 --watchers 10000 --seconds 600 --server-pid $(pidof mizzen)
+
   # 100 Deployments of 100 replicas, until all pods are ready
   mizzen bench --kubeconfig admin.conf --loops rollout --server-pid $(pidof mizzen)
 
@@ -164,6 +167,11 @@ pub struct Options {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["only", "start", "scale"])]
     loops: Vec<ControlLoop>,
 
+    /// Instead of workloads: patch --objects ConfigMaps, this many per second for --seconds, with --watchers watches of one
+    /// object each. Fails if a write or an event is lost.
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["only", "start", "scale", "loops", "operations"], value_parser = rate)]
+    sustain: Option<f64>,
+
     /// Instead of workloads: start this command five times, measure the time until /readyz returns 200, stop it with SIGTERM.
     #[arg(long, value_name = "COMMAND", conflicts_with = "only")]
     start: Option<String>,
@@ -190,6 +198,12 @@ fn seconds(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|seconds| (0.001..=86_400.0).contains(seconds));
     seconds.ok_or_else(|| "must be a number of seconds above 0".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok();
+    let rate = rate.filter(|rate| (0.01..=1_000_000.0).contains(rate));
+    rate.ok_or_else(|| "must be a number of requests per second above 0".to_owned())
 }
 
 /// Why there is no complete report.

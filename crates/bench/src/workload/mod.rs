@@ -4,6 +4,7 @@ mod list;
 mod loops;
 mod point;
 mod scale;
+mod sustained;
 mod watch;
 
 use std::sync::Arc;
@@ -143,6 +144,10 @@ pub(crate) async fn run(
     report.print_heading();
     if !session.options.scale.is_empty() {
         scale::run(session, report).await;
+        return Ok(());
+    }
+    if let Some(rate) = session.options.sustain {
+        sustained::run(session, rate, report).await;
         return Ok(());
     }
     if !session.options.loops.is_empty() {

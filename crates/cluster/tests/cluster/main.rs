@@ -44,6 +44,7 @@ mod serving;
 mod signing;
 mod start;
 mod stop;
+mod sustained;
 mod system_packages;
 mod threats;
 mod tls;
