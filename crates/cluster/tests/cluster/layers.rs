@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("file-watcher", &[]),
     ("store", &[]),
+    ("cri", &[]),
     ("etcd", &["store", "transport", "value"]),
     ("linearizability", &[]),
     ("schemas", &["object"]),

@@ -1,0 +1,162 @@
+//! The calls against a real containerd.
+
+use std::time::Duration;
+
+use mizzen_cri::messages::*;
+use mizzen_cri::{Code, CriClient};
+use tokio::time::sleep;
+
+use crate::containerd::{BUSYBOX, PrivateContainerd};
+
+/// A sandbox on the host network: it needs no CNI configuration.
+fn sandbox(containerd: &PrivateContainerd) -> PodSandboxConfig {
+    PodSandboxConfig {
+        metadata: Some(PodSandboxMetadata {
+            name: "web".into(),
+            uid: "11-22".into(),
+            namespace: "default".into(),
+            attempt: 0,
+        }),
+        log_directory: containerd.path("logs").display().to_string(),
+        labels: [("app".to_owned(), "web".to_owned())].into(),
+        linux: Some(LinuxPodSandboxConfig {
+            security_context: Some(LinuxSandboxSecurityContext {
+                namespace_options: Some(NamespaceOption {
+                    network: NamespaceMode::Node as i32,
+                    ..NamespaceOption::default()
+                }),
+                ..LinuxSandboxSecurityContext::default()
+            }),
+            ..LinuxPodSandboxConfig::default()
+        }),
+        ..PodSandboxConfig::default()
+    }
+}
+
+/// Starts a container of a new sandbox with a shell command.
+async fn start(client: &CriClient, containerd: &PrivateContainerd, command: &str) -> String {
+    let config = sandbox(containerd);
+    let run = RunPodSandboxRequest {
+        config: Some(config.clone()),
+        runtime_handler: String::new(),
+    };
+    let pod_sandbox_id = client.call(run).await.unwrap().pod_sandbox_id;
+    let create = CreateContainerRequest {
+        pod_sandbox_id,
+        config: Some(ContainerConfig {
+            metadata: Some(ContainerMetadata {
+                name: "c".into(),
+                attempt: 3,
+            }),
+            image: Some(ImageSpec {
+                image: BUSYBOX.into(),
+                ..ImageSpec::default()
+            }),
+            command: ["sh", "-c", command].map(String::from).to_vec(),
+            envs: vec![KeyValue {
+                key: "GREETING".into(),
+                value: "hello".into(),
+            }],
+            log_path: "c.log".into(),
+            ..ContainerConfig::default()
+        }),
+        sandbox_config: Some(config),
+    };
+    let container_id = client.call(create).await.unwrap().container_id;
+    let start = StartContainerRequest {
+        container_id: container_id.clone(),
+    };
+    client.call(start).await.unwrap();
+    container_id
+}
+
+async fn status(client: &CriClient, container_id: &str) -> ContainerStatus {
+    let request = ContainerStatusRequest {
+        container_id: container_id.into(),
+        verbose: false,
+    };
+    client.call(request).await.unwrap().status.unwrap()
+}
+
+#[tokio::test]
+async fn a_container_runs_in_a_sandbox_and_its_end_is_reported() {
+    let Some(containerd) = PrivateContainerd::start().await else {
+        return;
+    };
+    let client = CriClient::connect(&containerd.endpoint()).await.unwrap();
+    assert_eq!(client.version().runtime_name, "containerd");
+    let id = start(&client, &containerd, "echo $GREETING; exit 7").await;
+    let ended = loop {
+        let status = status(&client, &id).await;
+        if status.state() == ContainerState::Exited {
+            break status;
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!((ended.exit_code, ended.metadata.unwrap().attempt), (7, 3));
+    assert!(0 < ended.started_at && 0 < ended.finished_at);
+    let log = std::fs::read_to_string(containerd.path("logs").join("c.log")).unwrap();
+    assert!(log.ends_with(" stdout F hello\n"), "{log}");
+
+    let selected = |value: &str| ListPodSandboxRequest {
+        filter: Some(PodSandboxFilter {
+            label_selector: [("app".to_owned(), value.to_owned())].into(),
+            ..PodSandboxFilter::default()
+        }),
+    };
+    assert_eq!(client.call(selected("web")).await.unwrap().items.len(), 1);
+    assert_eq!(client.call(selected("db")).await.unwrap().items.len(), 0);
+}
+
+#[tokio::test]
+async fn a_command_runs_in_a_container_and_errors_have_their_codes() {
+    let Some(containerd) = PrivateContainerd::start().await else {
+        return;
+    };
+    let client = CriClient::connect(&containerd.endpoint()).await.unwrap();
+    let id = start(&client, &containerd, "sleep 1000").await;
+    let exec = ExecSyncRequest {
+        container_id: id.clone(),
+        cmd: ["sh", "-c", "echo out; echo err >&2; exit 3"]
+            .map(String::from)
+            .to_vec(),
+        timeout: 10,
+    };
+    let ended = client.call(exec).await.unwrap();
+    assert_eq!(
+        (&*ended.stdout, &*ended.stderr, ended.exit_code),
+        (&b"out\n"[..], &b"err\n"[..], 3)
+    );
+    let missing = ContainerStatusRequest {
+        container_id: "none".into(),
+        verbose: false,
+    };
+    assert!(client.call(missing).await.unwrap_err().is_not_found());
+    let image = ImageStatusRequest {
+        image: Some(ImageSpec {
+            image: "mizzen.test/none:1".into(),
+            ..ImageSpec::default()
+        }),
+        verbose: false,
+    };
+    assert_eq!(client.call(image).await.unwrap().image, None);
+    // containerd 1.6 has no event stream.
+    if let Err(error) = client.events().await {
+        assert_eq!(error.code, Code::Unimplemented, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn containers_outlive_the_runtime_and_the_client_finds_it_again() {
+    let Some(mut containerd) = PrivateContainerd::start().await else {
+        return;
+    };
+    let client = CriClient::connect(&containerd.endpoint()).await.unwrap();
+    let id = start(&client, &containerd, "sleep 1000").await;
+    containerd.kill();
+    let request = ListContainersRequest::default();
+    let error = client.call(request).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    containerd.launch().await;
+    assert_eq!(status(&client, &id).await.state(), ContainerState::Running);
+}
