@@ -1,35 +1,30 @@
-//! Unary gRPC calls over HTTP/2 on a Unix socket.
+//! Unary gRPC calls on a Unix socket.
 //!
 //! A plug-in may start after the server or be restarted: a call retries the connection until its timeout.
 
+use std::error::Error as _;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, Request, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use mizzen_object::proto::ProtoError;
-use mizzen_value::percent;
-use tokio::net::UnixStream;
-use tokio::sync::Mutex;
+use http::uri::PathAndQuery;
+use prost::Message;
 use tokio::time::{sleep, timeout};
+use tonic::client::Grpc;
+use tonic::transport::{self, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
 
 /// The largest response: an encrypted seed with its annotations is far smaller.
 const MAX_RESPONSE: usize = 1 << 20;
 /// The time between connection attempts.
 const RETRY: Duration = Duration::from_millis(100);
-/// The length of the gRPC frame header: a flag for compression, and the length of the message.
-const HEAD: usize = 5;
 
-/// A connection to a plug-in that all calls share.
+/// A connection to a plug-in that all calls share. The first call makes it.
 pub(super) struct Channel {
     socket: String,
     timeout: Duration,
-    connection: Mutex<Option<Sender>>,
+    connection: OnceLock<transport::Channel>,
 }
-
-type Sender = SendRequest<Full<Bytes>>;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -37,27 +32,26 @@ pub(super) enum GrpcError {
     /// No response in time; `cause` is the last error.
     #[error("rpc error: code = DeadlineExceeded desc = {cause}")]
     Timeout { cause: String },
-    /// The plug-in returned an error.
+    /// The plug-in returned an error, or something that is not gRPC.
     #[error("rpc error: code = {} desc = {message}", code_name(*code))]
-    Status { code: usize, message: String },
-    /// The response is not gRPC.
-    #[error("rpc error: code = Internal desc = {0}")]
-    Malformed(String),
-    /// The message in the response is not protobuf.
-    #[error(transparent)]
-    Message(#[from] ProtoError),
+    Status { code: Code, message: String },
 }
 
 impl GrpcError {
     /// The name of its gRPC code.
     pub(super) fn code(&self) -> &'static str {
         match self {
-            GrpcError::Timeout { .. } => "DeadlineExceeded",
+            GrpcError::Timeout { .. } => code_name(Code::DeadlineExceeded),
             GrpcError::Status { code, .. } => code_name(*code),
-            GrpcError::Malformed(_) => "Internal",
-            GrpcError::Message(_) => "unknown-non-grpc",
         }
     }
+}
+
+/// Why one attempt of a call failed.
+enum AttemptError {
+    /// There was no response.
+    Connection(String),
+    Status(GrpcError),
 }
 
 impl Channel {
@@ -69,19 +63,23 @@ impl Channel {
         Channel {
             socket,
             timeout,
-            connection: Mutex::default(),
+            connection: OnceLock::new(),
         }
     }
 
     /// Calls `method` with a message. Returns the message of the response.
-    pub(super) async fn call(&self, method: &str, message: Vec<u8>) -> Result<Bytes, GrpcError> {
-        let request = self.request(method, &message);
+    pub(super) async fn call<M, R>(&self, method: &'static str, message: M) -> Result<R, GrpcError>
+    where
+        M: Message + Clone + 'static,
+        R: Message + Default + 'static,
+    {
         let mut cause = "context deadline exceeded".to_string();
         let attempts = async {
             loop {
-                match self.attempt(request.clone()).await {
-                    Ok(result) => return result,
-                    Err(error) => cause = error,
+                match self.attempt(method, message.clone()).await {
+                    Ok(response) => return Ok(response),
+                    Err(AttemptError::Status(error)) => return Err(error),
+                    Err(AttemptError::Connection(error)) => cause = error,
                 }
                 sleep(RETRY).await;
             }
@@ -90,208 +88,166 @@ impl Channel {
         outcome.unwrap_or_else(|_| Err(GrpcError::Timeout { cause }))
     }
 
-    fn request(&self, method: &str, message: &[u8]) -> Request<Full<Bytes>> {
-        let mut body = BytesMut::with_capacity(HEAD + message.len());
-        body.put_u8(0);
-        body.put_u32(u32::try_from(message.len()).expect("requests are small"));
-        body.put_slice(message);
-        let request = Request::post(format!("http://localhost{method}"))
-            .header(header::CONTENT_TYPE, "application/grpc")
-            .header(header::TE, "trailers")
-            .header(
-                "grpc-timeout",
-                format!("{}m", self.timeout.as_millis().max(1)),
-            )
-            .body(Full::new(body.freeze()));
-        request.expect("the request is valid")
-    }
-
-    /// The result of the call; or why there was no response.
-    async fn attempt(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Result<Bytes, GrpcError>, String> {
-        let mut sender = self.connect().await?;
-        let exchange = async {
-            let response = sender
-                .send_request(request)
-                .await
-                .map_err(|error| error.to_string())?;
-            let (head, body) = response.into_parts();
-            let body = Limited::new(body, MAX_RESPONSE)
-                .collect()
-                .await
-                .map_err(|error| error.to_string())?;
-            let trailers = body.trailers().cloned().unwrap_or_default();
-            Ok((head, trailers, body.to_bytes()))
-        };
-        match exchange.await {
-            Ok((head, _, _)) if head.status != 200 => Ok(Err(GrpcError::Malformed(format!(
-                "unexpected HTTP status code {}",
-                head.status
-            )))),
-            Ok((head, trailers, body)) => Ok(grpc_status(&trailers)
-                .or_else(|| grpc_status(&head.headers))
-                .unwrap_or_else(|| {
-                    let why = "server closed the stream without sending trailers";
-                    Err(GrpcError::Malformed(why.into()))
-                })
-                .and_then(|()| decode_frame(&body))),
-            Err(error) => {
-                self.connection.lock().await.take();
-                Err(error)
-            }
-        }
-    }
-
-    /// The open connection, or a new one.
-    async fn connect(&self) -> Result<Sender, String> {
-        let mut connection = self.connection.lock().await;
-        if let Some(sender) = connection.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok(sender.clone());
-        }
-        let failed =
-            |error: &dyn std::fmt::Display| format!("connection error: desc = \"{error}\"");
-        let stream = UnixStream::connect(&self.socket)
+    async fn attempt<M, R>(&self, method: &'static str, message: M) -> Result<R, AttemptError>
+    where
+        M: Message + 'static,
+        R: Message + Default + 'static,
+    {
+        let mut grpc = Grpc::new(self.connection().clone()).max_decoding_message_size(MAX_RESPONSE);
+        grpc.ready()
             .await
-            .map_err(|error| failed(&error))?;
-        let connected = handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-        let (sender, driver) = connected.map_err(|error| failed(&error))?;
-        tokio::spawn(driver);
-        Ok(connection.insert(sender).clone())
+            .map_err(|error| AttemptError::unconnected(&error))?;
+        let mut request = Request::new(message);
+        request.set_timeout(self.timeout);
+        let path = PathAndQuery::from_static(method);
+        grpc.unary(request, path, ProstCodec::<M, R>::default())
+            .await
+            .map(tonic::Response::into_inner)
+            .map_err(|status| AttemptError::from_status(&status))
+    }
+
+    fn connection(&self) -> &transport::Channel {
+        self.connection.get_or_init(|| {
+            Endpoint::from_shared(format!("unix://{}", self.socket))
+                .expect("a text that begins with unix:// is an endpoint")
+                .connect_lazy()
+        })
     }
 }
 
-/// The `grpc-status` of headers or trailers.
-fn grpc_status(headers: &HeaderMap) -> Option<Result<(), GrpcError>> {
-    let text = |name: &str| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-    };
-    match text("grpc-status") {
-        "" => None,
-        "0" => Some(Ok(())),
-        code => {
-            let code = code.parse().unwrap_or(UNKNOWN);
-            Some(Err(GrpcError::Status {
-                code,
-                message: percent::decode(text("grpc-message")).into(),
-            }))
+impl AttemptError {
+    fn from_status(status: &Status) -> AttemptError {
+        // tonic reports failures of the connection as a status, too.
+        let source = status.source();
+        if let Some(error) = source.and_then(|source| source.downcast_ref::<transport::Error>()) {
+            return AttemptError::unconnected(error);
         }
+        AttemptError::Status(GrpcError::Status {
+            code: status.code(),
+            message: status.message().into(),
+        })
+    }
+
+    fn unconnected(error: &transport::Error) -> AttemptError {
+        let mut root: &dyn std::error::Error = error;
+        while let Some(cause) = root.source() {
+            root = cause;
+        }
+        AttemptError::Connection(format!("connection error: desc = \"{root}\""))
     }
 }
 
-/// The message of a body with exactly one frame.
-fn decode_frame(body: &Bytes) -> Result<Bytes, GrpcError> {
-    let malformed = |why: &str| GrpcError::Malformed(why.into());
-    let (head, message) = body
-        .split_at_checked(HEAD)
-        .ok_or_else(|| malformed("the answer has no message"))?;
-    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    match (head[0], length == message.len()) {
-        (0, true) => Ok(body.slice(HEAD..)),
-        (0, false) => Err(malformed(
-            "the answer's message has another length than it says",
-        )),
-        _ => Err(malformed("the answer is compressed")),
+/// The name of a code, as Go writes it.
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "Canceled",
+        Code::Unknown => "Unknown",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::DeadlineExceeded => "DeadlineExceeded",
+        Code::NotFound => "NotFound",
+        Code::AlreadyExists => "AlreadyExists",
+        Code::PermissionDenied => "PermissionDenied",
+        Code::ResourceExhausted => "ResourceExhausted",
+        Code::FailedPrecondition => "FailedPrecondition",
+        Code::Aborted => "Aborted",
+        Code::OutOfRange => "OutOfRange",
+        Code::Unimplemented => "Unimplemented",
+        Code::Internal => "Internal",
+        Code::Unavailable => "Unavailable",
+        Code::DataLoss => "DataLoss",
+        Code::Unauthenticated => "Unauthenticated",
     }
-}
-
-const UNKNOWN: usize = 2;
-
-fn code_name(code: usize) -> &'static str {
-    const NAMES: [&str; 17] = [
-        "OK",
-        "Canceled",
-        "Unknown",
-        "InvalidArgument",
-        "DeadlineExceeded",
-        "NotFound",
-        "AlreadyExists",
-        "PermissionDenied",
-        "ResourceExhausted",
-        "FailedPrecondition",
-        "Aborted",
-        "OutOfRange",
-        "Unimplemented",
-        "Internal",
-        "Unavailable",
-        "DataLoss",
-        "Unauthenticated",
-    ];
-    NAMES.get(code).unwrap_or(&NAMES[UNKNOWN])
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use hyper::body::Incoming;
+    use hyper::service::service_fn;
+    use hyper::{Request, Response};
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use tokio::net::UnixListener;
+
     use super::*;
 
-    #[track_caller]
-    fn check(body: &'static [u8], expected: &str) {
-        let shown = match decode_frame(&Bytes::from_static(body)) {
-            Ok(message) => format!("{message:?}"),
-            Err(error) => error.to_string(),
+    #[derive(Clone, PartialEq, Message)]
+    struct Text {
+        #[prost(string, tag = "1")]
+        text: String,
+    }
+
+    /// The outcome of a call that is answered with a body and headers.
+    async fn outcome(
+        body: &'static [u8],
+        code: Option<&'static str>,
+        message: &'static str,
+    ) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("kms.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let respond = move |_: Request<Incoming>| async move {
+            let mut response = Response::builder()
+                .header("content-type", "application/grpc")
+                .header("grpc-message", message);
+            if let Some(code) = code {
+                response = response.header("grpc-status", code);
+            }
+            let body = Full::new(Bytes::from_static(body));
+            Ok::<_, Infallible>(response.body(body).unwrap())
         };
-        assert_eq!(shown, expected);
-    }
-
-    #[test]
-    fn a_response_is_one_whole_frame() {
-        check(b"\0\0\0\0\x02ab", "b\"ab\"");
-        check(b"\0\0\0\0\0", "b\"\"");
-        check(
-            b"\0\0",
-            "rpc error: code = Internal desc = the answer has no message",
-        );
-        let other = "rpc error: code = Internal desc = the answer's message has another length than it says";
-        check(b"\0\0\0\0\x03ab", other);
-        check(b"\0\0\0\0\x01ab", other);
-        check(
-            b"\x01\0\0\0\x02ab",
-            "rpc error: code = Internal desc = the answer is compressed",
-        );
-    }
-
-    #[test]
-    fn an_error_has_the_name_of_its_code() {
-        let error = |code: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("grpc-status", code.parse().unwrap());
-            headers.insert("grpc-message", "so it is".parse().unwrap());
-            grpc_status(&headers).map(|status| {
-                status
-                    .err()
-                    .map(|error| error.to_string())
-                    .unwrap_or_default()
-            })
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let connection = builder.serve_connection(TokioIo::new(stream), service_fn(respond));
+            let _ = connection.await;
+            std::future::pending::<()>().await
         };
-        assert_eq!(error("0").unwrap(), "");
-        assert_eq!(
-            error("14").unwrap(),
-            "rpc error: code = Unavailable desc = so it is"
-        );
-        assert_eq!(
-            error("99").unwrap(),
-            "rpc error: code = Unknown desc = so it is"
-        );
-        assert_eq!(
-            error("x").unwrap(),
-            "rpc error: code = Unknown desc = so it is"
-        );
-        assert!(grpc_status(&HeaderMap::new()).is_none());
+        let channel = Channel::new(socket.to_str().unwrap(), Duration::from_secs(5));
+        let request = Text::default();
+        tokio::select! {
+            called = channel.call::<Text, Text>("/a/b", request) => match called {
+                Ok(response) => response.text,
+                Err(error) => error.to_string(),
+            },
+            () = server => unreachable!(),
+        }
     }
 
-    #[test]
-    fn the_message_of_an_error_is_percent_decoded() {
-        let mut headers = HeaderMap::new();
-        headers.insert("grpc-status", "9".parse().unwrap());
-        let message = "caf%C3%A9%0Aline 2, 100%25, 5% more";
-        headers.insert("grpc-message", message.parse().unwrap());
-        let error = grpc_status(&headers).unwrap().unwrap_err().to_string();
-        let expected =
-            "rpc error: code = FailedPrecondition desc = caf\u{e9}\nline 2, 100%, 5% more";
+    #[tokio::test]
+    async fn a_response_is_one_whole_frame() {
+        let malformed = [
+            (&b"\0\0"[..], "no message"),
+            (b"\0\0\0\0\x09\x0a\x02ok", "longer than it is"),
+            (b"\x01\0\0\0\x04\x0a\x02ok", "compressed"),
+        ];
+        for (body, what) in malformed {
+            let error = outcome(body, None, "").await;
+            assert!(error.starts_with("rpc error: code = "), "{what}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_has_the_name_of_its_code_and_its_message_is_decoded() {
+        let error = outcome(b"", Some("14"), "so it is").await;
+        assert_eq!(error, "rpc error: code = Unavailable desc = so it is");
+        let error = outcome(b"", Some("99"), "so it is").await;
+        assert_eq!(error, "rpc error: code = Unknown desc = so it is");
+        let error = outcome(b"", Some("9"), "caf%C3%A9%0Aline 2, 100%25").await;
+        let expected = "rpc error: code = FailedPrecondition desc = caf\u{e9}\nline 2, 100%";
         assert_eq!(error, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_plug_in_is_the_cause_of_the_timeout() {
+        let channel = Channel::new("/nowhere/kms.sock", Duration::from_secs(3));
+        let called = channel.call::<Text, Text>("/a/b", Text::default()).await;
+        assert_eq!(
+            called.unwrap_err().to_string(),
+            "rpc error: code = DeadlineExceeded desc = connection error: desc = \"No such file or directory (os error 2)\""
+        );
     }
 }

@@ -171,11 +171,7 @@ pub(super) fn check_key_id(key_id: &str) -> Result<(), String> {
 }
 
 /// Appends a map of bytes as field `tag`.
-pub(super) fn put_annotations(
-    tag: u32,
-    annotations: &BTreeMap<String, Vec<u8>>,
-    out: &mut Vec<u8>,
-) {
+fn put_annotations(tag: u32, annotations: &BTreeMap<String, Vec<u8>>, out: &mut Vec<u8>) {
     for (key, value) in annotations {
         put_message(tag, out, |out| {
             put_bytes(1, key.as_bytes(), out);
@@ -185,7 +181,7 @@ pub(super) fn put_annotations(
 }
 
 /// Adds the entry of a map of bytes.
-pub(super) fn add_annotation(
+fn add_annotation(
     entry: &[u8],
     annotations: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<(), ProtoError> {

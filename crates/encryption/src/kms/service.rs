@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use mizzen_object::proto::ProtoError;
-use mizzen_object::proto::wire::{WireReader, WireValue, put_bytes};
+use prost::Message;
 use ring::digest::{SHA256, digest};
 use tokio::time::Instant;
 
 use super::grpc::{Channel, GrpcError};
 use super::metrics::KmsMetrics;
-use super::object::{DekSource, SEED_KIND, add_annotation, put_annotations};
+use super::object::{DekSource, SEED_KIND};
 
 /// Calls a plug-in.
 pub(super) struct KmsService {
@@ -20,12 +18,54 @@ pub(super) struct KmsService {
     metrics: Arc<KmsMetrics>,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct StatusRequest {}
+
 /// The response to `Status`.
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Message)]
 pub(super) struct StatusResponse {
+    #[prost(string, tag = "1")]
     pub(super) version: String,
+    #[prost(string, tag = "2")]
     pub(super) health: String,
+    #[prost(string, tag = "3")]
     pub(super) key_id: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct EncryptRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    plaintext: Vec<u8>,
+    #[prost(string, tag = "2")]
+    uid: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct EncryptResponse {
+    #[prost(bytes = "vec", tag = "1")]
+    ciphertext: Vec<u8>,
+    #[prost(string, tag = "2")]
+    key_id: String,
+    #[prost(btree_map = "string, bytes", tag = "3")]
+    annotations: BTreeMap<String, Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DecryptRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    ciphertext: Vec<u8>,
+    #[prost(string, tag = "2")]
+    uid: String,
+    #[prost(string, tag = "3")]
+    key_id: String,
+    #[prost(btree_map = "string, bytes", tag = "4")]
+    annotations: BTreeMap<String, Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DecryptResponse {
+    #[prost(bytes = "vec", tag = "1")]
+    plaintext: Vec<u8>,
 }
 
 impl KmsService {
@@ -36,7 +76,11 @@ impl KmsService {
         }
     }
 
-    async fn call(&self, method: &'static str, message: Vec<u8>) -> Result<Bytes, GrpcError> {
+    async fn call<M, R>(&self, method: &'static str, message: M) -> Result<R, GrpcError>
+    where
+        M: Message + Clone + 'static,
+        R: Message + Default + 'static,
+    {
         let started = Instant::now();
         let response = self.channel.call(method, message).await;
         let code = response.as_ref().map_or_else(GrpcError::code, |_| "OK");
@@ -46,47 +90,25 @@ impl KmsService {
 
     /// Its health and its current key.
     pub(super) async fn status(&self) -> Result<StatusResponse, GrpcError> {
-        let response = self
-            .call("/v2.KeyManagementService/Status", Vec::new())
-            .await?;
-        let mut status = StatusResponse::default();
-        each_field(&response, |tag, content| {
-            match tag {
-                1 => status.version = text(content, "version")?,
-                2 => status.health = text(content, "healthz")?,
-                3 => status.key_id = text(content, "key_id")?,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(status)
+        self.call("/v2.KeyManagementService/Status", StatusRequest {})
+            .await
     }
 
     /// Encrypts a seed.
     pub(super) async fn encrypt(&self, seed: &[u8], uid: String) -> Result<DekSource, GrpcError> {
-        let mut request = Vec::new();
-        put_bytes(1, seed, &mut request);
-        put_bytes(2, uid.as_bytes(), &mut request);
-        let response = self
+        let request = EncryptRequest {
+            plaintext: seed.into(),
+            uid,
+        };
+        let response: EncryptResponse = self
             .call("/v2.KeyManagementService/Encrypt", request)
             .await?;
-        let (encrypted, key_id, annotations) = (Vec::new(), String::new(), BTreeMap::new());
-        let mut source = DekSource {
+        Ok(DekSource {
             kind: SEED_KIND,
-            encrypted,
-            key_id,
-            annotations,
-        };
-        each_field(&response, |tag, content| {
-            match tag {
-                1 => source.encrypted = content.bytes("ciphertext")?.to_vec(),
-                2 => source.key_id = text(content, "key_id")?,
-                3 => add_annotation(content.bytes("annotations")?, &mut source.annotations)?,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(source)
+            encrypted: response.ciphertext,
+            key_id: response.key_id,
+            annotations: response.annotations,
+        })
     }
 
     /// Decrypts a seed or key.
@@ -95,40 +117,17 @@ impl KmsService {
         source: &DekSource,
         uid: String,
     ) -> Result<Vec<u8>, GrpcError> {
-        let mut request = Vec::new();
-        put_bytes(1, &source.encrypted, &mut request);
-        put_bytes(2, uid.as_bytes(), &mut request);
-        put_bytes(3, source.key_id.as_bytes(), &mut request);
-        put_annotations(4, &source.annotations, &mut request);
-        let response = self
+        let request = DecryptRequest {
+            ciphertext: source.encrypted.clone(),
+            uid,
+            key_id: source.key_id.clone(),
+            annotations: source.annotations.clone(),
+        };
+        let response: DecryptResponse = self
             .call("/v2.KeyManagementService/Decrypt", request)
             .await?;
-        let mut plain = Vec::new();
-        each_field(&response, |tag, content| {
-            if tag == 1 {
-                plain = content.bytes("plaintext")?.to_vec();
-            }
-            Ok(())
-        })?;
-        Ok(plain)
+        Ok(response.plaintext)
     }
-}
-
-fn each_field(
-    message: &[u8],
-    mut on_field: impl FnMut(u32, WireValue<'_>) -> Result<(), ProtoError>,
-) -> Result<(), GrpcError> {
-    let mut reader = WireReader::new(message);
-    while let Some((tag, content)) = reader.field()? {
-        on_field(tag, content)?;
-    }
-    Ok(())
-}
-
-fn text(content: WireValue<'_>, field: &str) -> Result<String, ProtoError> {
-    content
-        .bytes(field)
-        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// The hash of a key ID, for logs, metrics and errors.
