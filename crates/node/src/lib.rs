@@ -15,6 +15,7 @@
 //! |---|---|
 //! | [`script`] | the behaviour of simulated containers |
 //! | [`runtime`] | the container runtime interface, and the simulated runtime |
+//! | [`cri`] | the runtime with real containers |
 //! | [`pod`] | the life cycle of a pod on a node |
 //! | `status` | the pod status that a kubelet writes |
 //! | `services` | the environment variables of Services |
@@ -30,6 +31,7 @@
 mod address;
 mod admit;
 mod agent;
+pub mod cri;
 mod moment;
 mod nodes;
 pub mod pod;
@@ -62,6 +64,7 @@ use mizzen_value::{Str, Value};
 use tokio::time::timeout;
 
 use agent::{Agent, AgentHandle};
+use cri::CriRuntime;
 pub use moment::Moment;
 pub use nodes::parse_capacity;
 use runtime::{ContainerRuntime, Simulated};
@@ -86,8 +89,10 @@ pub struct Options {
     pub client_of: ClientOf,
     /// The number of nodes.
     pub n_nodes: usize,
-    /// The prefix of their names; a number follows.
+    /// The prefix of their names.
     pub prefix: String,
+    /// Whether a number follows the prefix; otherwise there is one node of that name.
+    pub is_numbered: bool,
     /// Their capacity, by resource.
     pub capacity: Value,
     /// The address of the first node, at which the API server reaches the kubelet endpoints. If it
@@ -116,6 +121,7 @@ impl Options {
             client_of: Arc::new(move |_| same.clone()),
             n_nodes,
             prefix: "node".into(),
+            is_numbered: true,
             capacity: nodes::default_capacity(),
             address: Ipv4Addr::LOCALHOST.into(),
             runtime: Arc::new(Simulated),
@@ -123,6 +129,19 @@ impl Options {
             serving: None,
             informers: None,
             metrics: Registry::default(),
+        }
+    }
+}
+
+impl Options {
+    /// One node with real containers, on the system clock, with one client for all.
+    pub fn cri(client: Client, node: &str, runtime: CriRuntime) -> Options {
+        Options {
+            prefix: node.into(),
+            is_numbered: false,
+            capacity: runtime.capacity(),
+            runtime: Arc::new(runtime),
+            ..Options::simulated(client, 1)
         }
     }
 }
@@ -151,6 +170,8 @@ pub async fn run(mut options: Options) {
             None => std::future::pending().await,
         }
     };
+    let (woken, runtime) = (pod_queue.clone(), settings.runtime.clone());
+    runtime.on_change(Arc::new(move |key| woken.add(key)));
     let agent = Agent::new(settings.clone(), pods.clone(), followed.clone());
     let services = settings.services.informer();
     let agent = async {
@@ -161,6 +182,10 @@ pub async fn run(mut options: Options) {
             .is_err()
         {
             tracing::warn!("Services have not synced, containers start without their variables");
+        }
+        if runtime.runs_processes() {
+            pods.wait_for_sync().await;
+            runtime.remove_orphans(&settings.uids_here(&pods));
         }
         agent.run(pod_queue, requests).await;
     };
@@ -179,6 +204,7 @@ pub async fn run(mut options: Options) {
     };
     tokio::select! {
         () = agent => {}
+        () = runtime.run() => {}
         () = nodes::run_heartbeats(settings.clone(), followed.store().clone(), node_queue) => {}
         () = server_task => {}
         () = informers => {}
@@ -199,6 +225,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         client_of,
         n_nodes,
         prefix,
+        is_numbered,
         capacity,
         address,
         runtime,
@@ -232,6 +259,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         runtime,
         timeline: MomentTimeline::new(clock),
         prefix,
+        is_numbered,
         n_nodes,
         capacity,
         services: ServiceLinks::new(services),
@@ -248,6 +276,20 @@ impl NodeSettings {
             _ => "spec.nodeName!=".into(),
         });
         Informer::new(source)
+    }
+
+    /// The UIDs of the pods of these nodes.
+    fn uids_here(&self, pods: &Informer<Object>) -> Vec<Str> {
+        let names: Vec<Str> = self.names().collect();
+        let pods = pods.store().list().into_iter();
+        pods.filter_map(|entry| entry.object().ok())
+            .filter(|pod| {
+                names
+                    .iter()
+                    .any(|name| name == pod["spec"]["nodeName"].str())
+            })
+            .map(|pod| pod.uid().into())
+            .collect()
     }
 
     /// An informer of these nodes.

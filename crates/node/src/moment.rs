@@ -122,6 +122,15 @@ pub(crate) fn from_past(value: &Value, now: Moment) -> Option<Moment> {
     })
 }
 
+/// The moment at which the wall clock showed a time of the past: not after `now`.
+pub(crate) fn past_wall(wall: Duration, now: Moment) -> Moment {
+    let moment = Moment::on_wall(wall, now);
+    Moment {
+        at: moment.at.min(now.at),
+        ..moment
+    }
+}
+
 /// An RFC 3339 timestamp with a fraction of `digits` digits.
 pub(crate) fn to_rfc3339(moment: Moment, digits: usize) -> String {
     let nanos = format!("{:09}", moment.wall.subsec_nanos());

@@ -30,6 +30,8 @@ pub(crate) struct NodeSettings {
     pub timeline: MomentTimeline,
     /// The prefix of node names.
     pub prefix: String,
+    /// Whether a number follows; otherwise there is one node.
+    pub is_numbered: bool,
     pub n_nodes: usize,
     /// The capacity of every node.
     pub capacity: Value,
@@ -96,7 +98,10 @@ impl NodeSettings {
     }
 
     pub(crate) fn name(&self, at: usize) -> Str {
-        format!("{}-{at}", self.prefix).into()
+        match self.is_numbered {
+            true => format!("{}-{at}", self.prefix).into(),
+            false => self.prefix.as_str().into(),
+        }
     }
 
     /// Records an Event about a pod on a node, or about one of its containers.

@@ -170,7 +170,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "value",
         ],
     ),
-    ("node", &["component-helpers", "object", "sdk", "value"]),
+    (
+        "node",
+        &["component-helpers", "cri", "object", "sdk", "value"],
+    ),
     (
         "bootstrap",
         &[

@@ -110,6 +110,26 @@ impl PrivateContainerd {
         panic!("containerd does not answer:\n{log}");
     }
 
+    /// Removes the bridges and the records of addresses that CNI plug-ins leave on the machine.
+    fn remove_networks(&self) {
+        for entry in fs::read_dir(self.network_dir()).into_iter().flatten() {
+            let text = entry.and_then(|entry| fs::read_to_string(entry.path()));
+            let text = text.unwrap_or_default();
+            let field = |name: &str| {
+                let (_, rest) = text.split_once(&format!("\"{name}\":\""))?;
+                rest.split_once('"').map(|(value, _)| value.to_owned())
+            };
+            if let Some(bridge) = field("bridge") {
+                let _ = Command::new("ip")
+                    .args(["link", "delete", &bridge])
+                    .output();
+            }
+            if let Some(network) = field("name") {
+                let _ = fs::remove_dir_all(Path::new("/var/lib/cni/networks").join(network));
+            }
+        }
+    }
+
     fn configure(&self) {
         fs::create_dir(self.network_dir()).unwrap();
         let plugins = plugin_dir().expect("the CNI plug-ins are installed");
@@ -174,6 +194,7 @@ impl Drop for PrivateContainerd {
             let _ = cleaning.join();
         });
         self.kill();
+        self.remove_networks();
     }
 }
 

@@ -8,7 +8,7 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Str;
 use tokio::sync::{mpsc, oneshot};
 
-use super::read::read_objects;
+use super::read::{TokenCache, read_objects};
 use super::usage::NodeUsage;
 use crate::moment::Moment;
 use crate::pod::inputs::{InputSources, Inputs, NO_INPUTS, mounted_objects};
@@ -154,6 +154,7 @@ impl AgentHandle {
             key.clone(),
             view.pod.uid().into(),
             mounted_objects(pod, container),
+            (&TokenCache::default(), self.settings.now()),
         )
         .await
         .found;

@@ -40,10 +40,11 @@ use crate::admit::{PodAllocation, admit};
 use crate::moment::{Moment, earlier};
 use crate::pod::inputs::Inputs;
 use crate::pod::{PodEvent, PodStage, PodState, SyncContext};
+use crate::runtime::Unacceptable;
 use crate::settings::NodeSettings;
 use crate::status::{self, Host};
 use node_table::NodeTable;
-use read::{ContentCache, ReadObjects, read_objects};
+use read::{ContentCache, ReadObjects, TokenCache, read_objects};
 use usage::{NodeMeter, PodMeter};
 use write::{PodWrite, PodWriteResult};
 
@@ -65,6 +66,7 @@ pub(crate) struct Agent {
     writes: JoinSet<PodWriteResult>,
     reads: JoinSet<ReadObjects>,
     contents: ContentCache,
+    tokens: TokenCache,
     /// Pods to sync when a write has ended.
     waiting: VecDeque<Key>,
     started: Moment,
@@ -130,6 +132,7 @@ impl Agent {
             writes: JoinSet::new(),
             reads: JoinSet::new(),
             contents: ContentCache::default(),
+            tokens: TokenCache::default(),
             waiting: VecDeque::new(),
         }
     }
@@ -366,8 +369,9 @@ impl Agent {
             .and_then(|referenced| referenced.objects_to_read(now))
         {
             let api = self.settings.api_of(&worker.node);
+            let (tokens, key, uid) = (self.tokens.clone(), key.clone(), worker.uid.clone());
             self.reads
-                .spawn(read_objects(api, key.clone(), worker.uid.clone(), needs));
+                .spawn(async move { read_objects(api, key, uid, needs, (&tokens, now)).await });
         }
         if let Some(share) = worker.release_when_finished() {
             self.nodes_here.release(&worker.node, &share);
@@ -415,7 +419,9 @@ impl Agent {
             }
             None => {
                 let mut pod = PodState::new(object, now, &*self.settings.runtime);
-                pod.address = self.nodes_here.address(object, &pod.address);
+                if !self.settings.runtime.runs_processes() {
+                    pod.address = self.nodes_here.address(object, &pod.address);
+                }
                 self.nodes_here.take(name, &share);
                 (pod, Some(share))
             }
@@ -444,8 +450,8 @@ impl Agent {
         if object.is_terminating() || !matches!(object["status"]["phase"].str(), "" | "Pending") {
             return None;
         }
-        if let Err(message) = self.settings.runtime.accepts(object) {
-            return Some((Str::new_static("InvalidSimulation"), message));
+        if let Err(Unacceptable { reason, message }) = self.settings.runtime.accepts(object) {
+            return Some((Str::new_static(reason), message));
         }
         let node = self.nodes_here.node(node);
         let refusal = admit(object, &node.object, node.used, share).err()?;
@@ -460,6 +466,8 @@ impl Agent {
             self.nodes_here.release(&worker.node, share);
         }
         self.nodes_here.free(&worker.node, &worker.pod.address);
+        self.tokens.forget(&worker.uid);
+        self.settings.runtime.remove_pod(&worker.uid);
     }
 
     fn record_events(&self, object: &Object, events: Vec<PodEvent>) {

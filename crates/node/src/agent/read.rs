@@ -9,9 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
 use mizzen_sdk::{Key, Object};
-use mizzen_value::{Str, Value};
+use mizzen_value::{Str, Value, value};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
+use crate::moment::Moment;
+use crate::pod::inputs::TOKEN;
 use crate::pod::references::{Contents, Found, ObjectKey, ReferenceKind};
 
 /// Kubernetes: the retries of a kubelet that cannot read an object (watch_based_manager.go).
@@ -31,10 +34,14 @@ pub(super) async fn read_objects(
     key: Key,
     uid: Box<str>,
     needs: Vec<ObjectKey>,
+    (tokens, now): (&TokenCache, Moment),
 ) -> ReadObjects {
     let mut found = BTreeMap::new();
     for need in needs {
-        let contents = contents(&api, key.namespace(), &need).await;
+        let contents = match need.0 {
+            ReferenceKind::Token => tokens.token(&api, &key, &uid, &need.1, now).await,
+            _ => contents(&api, key.namespace(), &need).await,
+        };
         found.insert(need, contents);
     }
     ReadObjects { key, uid, found }
@@ -46,6 +53,8 @@ async fn contents(api: &DynamicClient, namespace: &str, (sort, name): &ObjectKey
     let resource = match sort {
         ReferenceKind::ConfigMap => &CONFIG_MAPS,
         ReferenceKind::Secret => &SECRETS,
+        // Read by [`TokenCache`].
+        ReferenceKind::Token => return Err(sort.is_missing(name)),
     };
     for _ in 0..TRIES {
         match api
@@ -63,6 +72,86 @@ async fn contents(api: &DynamicClient, namespace: &str, (sort, name): &ObjectKey
     ))
 }
 
+/// The tokens of pods' service accounts. Kubernetes: a token is renewed after four fifths of its
+/// life, or after a day (pkg/kubelet/token/token_manager.go).
+#[derive(Clone, Default)]
+pub(super) struct TokenCache(Arc<Mutex<HashMap<TokenKey, CachedToken>>>);
+
+/// The UID of a pod, and the name of its token.
+type TokenKey = (Box<str>, Str);
+
+struct CachedToken {
+    contents: Arc<Contents>,
+    renew_at: Moment,
+}
+
+const TOKEN_DAY: Duration = Duration::from_secs(24 * 3600);
+
+impl TokenCache {
+    /// The token of a pod. `name` has its lifetime, the service account and the audience.
+    async fn token(
+        &self,
+        api: &DynamicClient,
+        key: &Key,
+        uid: &str,
+        name: &Str,
+        now: Moment,
+    ) -> Found {
+        let place = (Box::<str>::from(uid), name.clone());
+        if let Some(known) = self.0.lock().get(&place)
+            && now < known.renew_at
+        {
+            return Ok(known.contents.clone());
+        }
+        let mut parts = name.splitn(3, ' ');
+        let seconds: u64 = parts
+            .next()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(3600);
+        let account = parts.next().unwrap_or_default();
+        let audience = parts.next().filter(|audience| !audience.is_empty());
+        let bound = value!({ "kind": "Pod", "apiVersion": "v1", "name": (key.name()), "uid": uid });
+        let request = value!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "audiences": (audience.map(Value::from).into_iter().collect::<Vec<Value>>()),
+                "expirationSeconds": (i64::try_from(seconds).unwrap_or(3600)),
+                "boundObjectRef": bound,
+            },
+        });
+        let path = format!(
+            "/api/v1/namespaces/{}/serviceaccounts/{account}/token",
+            key.namespace()
+        );
+        let made = api
+            .raw(http::Method::POST, &path, Some(&Object(request)))
+            .await;
+        let failed = |why: String| format!("failed to fetch token: {why}");
+        let made = made.map_err(|error| failed(error.to_string()))?;
+        let token = made["status"]["token"].str();
+        if token.is_empty() {
+            return Err(failed("the response has none".into()));
+        }
+        let contents = Arc::new(Contents {
+            data: [(Str::new_static(TOKEN), Str::from(token))].into(),
+            ..Contents::default()
+        });
+        let renew_at = now + (Duration::from_secs(seconds) * 4 / 5).min(TOKEN_DAY);
+        let cached = CachedToken {
+            contents: contents.clone(),
+            renew_at,
+        };
+        self.0.lock().insert(place, cached);
+        Ok(contents)
+    }
+
+    /// Forgets the tokens of a pod.
+    pub(super) fn forget(&self, uid: &str) {
+        self.0.lock().retain(|(known, _), _| **known != *uid);
+    }
+}
+
 impl Contents {
     fn from_object(sort: ReferenceKind, object: &Object) -> Contents {
         let plain = |value: &Value| value.str().into();
@@ -76,14 +165,25 @@ impl Contents {
                 .map(|(key, value)| (key.into(), read(value)))
                 .collect()
         };
-        let (data, binary) = match sort {
-            ReferenceKind::ConfigMap => (values("data", &plain), values("binaryData", &decoded)),
-            ReferenceKind::Secret => (values("data", &decoded), BTreeMap::new()),
+        let (data, binary, encoded) = match sort {
+            ReferenceKind::ConfigMap => (
+                values("data", &plain),
+                values("binaryData", &decoded),
+                "binaryData",
+            ),
+            _ => (values("data", &decoded), BTreeMap::new(), "data"),
         };
+        let raw = object[encoded].entries().filter_map(|(key, value)| {
+            let bytes = STANDARD.decode(value.str()).unwrap_or_default();
+            std::str::from_utf8(&bytes)
+                .is_err()
+                .then(|| (key.into(), bytes.into()))
+        });
         Contents {
             version: object.version().into(),
             data,
             binary,
+            raw: raw.collect(),
         }
     }
 }

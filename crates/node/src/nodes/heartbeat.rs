@@ -49,6 +49,8 @@ struct NodeHeartbeat {
     lease: String,
     /// Whether the node was deleted.
     is_gone: bool,
+    /// Whether the runtime was healthy when the status was written.
+    was_healthy: bool,
 }
 
 /// A periodic task of a node.
@@ -171,11 +173,17 @@ impl NodeSettings {
         let renewals: FuturesUnordered<_> =
             living.map(|(_, heartbeat)| self.renew(heartbeat)).collect();
         renewals.for_each(async |outcome| log(outcome)).await;
+        let is_healthy = self.runtime.health().is_ok();
         for (_, task) in due {
-            if let HeartbeatTask::Report(at) = task
-                && !heartbeats[*at].is_gone
-            {
-                log(self.report(&heartbeats[*at].name, &Value::Null).await);
+            let (HeartbeatTask::Report(at) | HeartbeatTask::Renew(at)) = task;
+            let heartbeat = &mut heartbeats[*at];
+            let is_due = task.renews().is_none() || heartbeat.was_healthy != is_healthy;
+            if is_due && !heartbeat.is_gone {
+                let reported = self.report(&heartbeat.name, &Value::Null).await;
+                if reported.is_ok() {
+                    heartbeat.was_healthy = is_healthy;
+                }
+                log(reported);
             }
         }
     }
@@ -185,10 +193,11 @@ impl NodeSettings {
     async fn on_node_change(&self, heartbeat: &mut NodeHeartbeat, node: Option<Entry<Object>>) {
         let node = node.filter(|node| heartbeat.uid == node.uid());
         heartbeat.is_gone = node.is_none();
-        if let Some(Ok(node)) = node.map(|node| node.object())
-            && needs_status(self, &heartbeat.name, &node)
-        {
-            log(self.report(&heartbeat.name, &node["status"]).await);
+        if let Some(Ok(node)) = node.map(|node| node.object()) {
+            self.runtime.set_pod_cidr(node["spec"]["podCIDR"].str());
+            if needs_status(self, &heartbeat.name, &node) {
+                log(self.report(&heartbeat.name, &node["status"]).await);
+            }
         }
     }
 
@@ -211,7 +220,9 @@ impl NodeSettings {
             uid: node.uid().into(),
             lease: String::new(),
             is_gone: false,
+            was_healthy: self.runtime.health().is_ok(),
         };
+        self.runtime.set_pod_cidr(node["spec"]["podCIDR"].str());
         self.renew(&mut heartbeat).await?;
         Ok(heartbeat)
     }

@@ -44,6 +44,9 @@ const CONDITIONS: [[&str; 4]; 4] = [
     ],
 ];
 
+/// The row of the condition Ready.
+const READY: usize = 3;
+
 /// A node as it is registered.
 pub(crate) fn node_object(settings: &NodeSettings, name: &str) -> Value {
     value!({
@@ -85,7 +88,8 @@ pub(super) fn labels(name: &str) -> Value {
 /// The status of a healthy node; `known` is its current status.
 pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Value {
     let now = settings.now();
-    let conditions: Vec<Value> = CONDITIONS
+    let health = settings.runtime.health();
+    let conditions: Vec<Value> = conditions(&health)
         .iter()
         .map(|row| condition(row, known, now))
         .collect();
@@ -102,6 +106,15 @@ pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Valu
         "features": { "supplementalGroupsPolicy": true },
         "nodeInfo": (node_info(settings, name)),
     })
+}
+
+/// The conditions of a node, with the health of its runtime.
+fn conditions(health: &Result<(), String>) -> [[&str; 4]; 4] {
+    let mut rows = CONDITIONS;
+    if let Err(message) = health {
+        rows[READY] = ["Ready", "False", "KubeletNotReady", message];
+    }
+    rows
 }
 
 fn condition([name, status, reason, message]: &[&str; 4], known: &Value, now: Moment) -> Value {
@@ -130,7 +143,8 @@ pub(super) fn needs_status(settings: &NodeSettings, name: &str, node: &Value) ->
     let is_well = |[name, status, ..]: &[&str; 4]| {
         find(&known["conditions"], name).is_some_and(|known| known["status"].str() == *status)
     };
-    differs || !CONDITIONS.iter().all(is_well)
+    let health = settings.runtime.health();
+    differs || !conditions(&health).iter().all(is_well)
 }
 
 fn node_info(settings: &NodeSettings, name: &str) -> Value {
@@ -144,6 +158,20 @@ fn node_info(settings: &NodeSettings, name: &str) -> Value {
         &machine[16..20],
         &machine[20..]
     );
+    if let Some(machine) = settings.runtime.machine() {
+        return value!({
+            "architecture": (architecture()),
+            "bootID": (&machine.boot_id),
+            "containerRuntimeVersion": (settings.runtime.version()),
+            "kernelVersion": (&machine.kernel_version),
+            "kubeProxyVersion": "",
+            "kubeletVersion": VERSION,
+            "machineID": (&machine.machine_id),
+            "operatingSystem": "linux",
+            "osImage": (&machine.os_image),
+            "systemUUID": (&machine.machine_id),
+        });
+    }
     value!({
         "architecture": (architecture()),
         "bootID": (&uuid),

@@ -18,7 +18,7 @@ use crate::moment::{Moment, earlier};
 use crate::runtime::terminal::MAX_INPUT;
 use crate::runtime::{
     ContainerConfig, ContainerHandle, ContainerPhase, ContainerRole, ContainerStatus, ProbeType,
-    Termination,
+    StopTimes, Termination,
 };
 
 /// How long it takes until an exit is noticed: it is visible before the container restarts.
@@ -45,7 +45,15 @@ pub struct ContainerState {
     pub back_off: Option<String>,
     /// The failed image pull, while it backs off.
     pub pull: Option<Box<FailedPull>>,
-    /// Why it cannot be created: CreateContainerConfigError.
+    /// Whether its image is being pulled.
+    pub(super) is_pulling: bool,
+    /// The message of a successful pull, until its Event is recorded.
+    pub(super) pulled: Option<String>,
+    /// The image of its current instance by digest; empty if it is made up.
+    pub image_id: Str,
+    /// The IDs of the last instances by number, if the runtime gives them.
+    ids: Vec<(u32, Str)>,
+    /// Why it cannot be created.
     pub config_error: Option<Box<CreateConfigError>>,
     /// Readiness as the runtime knows it.
     usable: bool,
@@ -81,6 +89,10 @@ impl ContainerState {
             last: None,
             back_off: None,
             pull: None,
+            is_pulling: false,
+            pulled: None,
+            image_id: Str::default(),
+            ids: Vec::new(),
             config_error: None,
             usable: false,
             wait: None,
@@ -132,6 +144,9 @@ impl ContainerState {
 
     /// The container ID of its `n`th instance, counted from 1.
     pub fn id(&self, pod: &Value, scheme: &str, n: u32) -> String {
+        if let Some((_, id)) = self.ids.iter().find(|(known, _)| *known == n) {
+            return id.as_str().into();
+        }
         let uid = pod["metadata"]["uid"].str().replace('-', "");
         format!(
             "{scheme}://{uid:0>32}{:016x}{n:016x}",
@@ -141,12 +156,23 @@ impl ContainerState {
 
     /// Updates the state from the runtime.
     pub fn observe(&mut self, sync: &mut SyncContext) {
-        let Some(body) = &self.body else { return };
+        let Some(body) = &mut self.body else { return };
+        let events = body.take_events();
         let ContainerStatus {
             state,
             usable,
             changes_at,
+            id,
+            image_id,
         } = body.status(sync.now);
+        events.into_iter().for_each(|note| sync.record(self, note));
+        if let ContainerPhase::Failed { reason, message } = state {
+            return self.fail_creation(reason, message, sync);
+        }
+        if !id.is_empty() {
+            (self.image_id, self.config_error) = (image_id, None);
+            self.set_id(self.n_starts, id);
+        }
         (self.usable, self.changes_at) = (usable, changes_at);
         let was = self.state.replace(state);
         if self.is_running() && was == Some(ContainerPhase::Creating) {
@@ -155,6 +181,31 @@ impl ContainerState {
         if self.end().is_some() {
             self.body = None;
         }
+    }
+
+    /// Remembers the ID of an instance, and forgets all but the previous one.
+    pub(super) fn set_id(&mut self, n: u32, id: Str) {
+        if self.ids.iter().any(|(known, _)| *known == n) {
+            return;
+        }
+        self.ids.retain(|(known, _)| known + 1 >= n);
+        self.ids.push((n, id));
+    }
+
+    /// The runtime could not create it: it is created again later.
+    fn fail_creation(&mut self, reason: Str, message: String, sync: &mut SyncContext) {
+        let note = Note::warning("Failed", "", format!("Error: {message}"));
+        sync.record(self, note);
+        let error = CreateConfigError::of_runtime(reason, message, sync.now);
+        self.config_error = Some(Box::new(error));
+        self.undo_start();
+    }
+
+    /// Returns to the state before a start that came to nothing.
+    fn undo_start(&mut self) {
+        self.body = None;
+        self.n_starts -= 1;
+        self.state = self.last.take().map(ContainerPhase::Ended);
     }
 
     /// Starts it if it should run; true if something was done.
@@ -223,7 +274,8 @@ impl ContainerState {
         sync: &mut SyncContext,
     ) -> bool {
         // A pulled image stays on the node.
-        let is_pulled = self.n_starts > 0 && !self.is_changed(spec);
+        let is_pulled =
+            self.n_starts > 0 && !self.is_changed(spec) && !sync.runtime.runs_processes();
         let image_ready = is_pulled || self.image_ready(spec, sync);
         let has_all = image_ready && self.environment_ready(spec, referenced.as_deref_mut(), sync);
         if has_all {
@@ -290,8 +342,10 @@ impl ContainerState {
         self.back_off = None;
         self.is_stopping = false;
         self.probes = Probes::default();
-        sync.record(self, pulled(spec));
-        sync.record(self, Note::normal("Created", "", "Container created"));
+        self.record_pulled(spec, sync);
+        if !sync.runtime.runs_processes() {
+            sync.record(self, Note::normal("Created", "", "Container created"));
+        }
     }
 
     /// The configuration for the runtime.
@@ -325,7 +379,10 @@ impl ContainerState {
         };
         let spec = spec::container(sync.pod, &self.name);
         let is_unread = referenced.is_some_and(|referenced| !referenced.is_read());
-        if self.body.is_some() || is_unread && needs_inputs(sync.pod, spec, sync.runtime) {
+        let waits = is_unread
+            && needs_inputs(sync.pod, spec, sync.runtime)
+            && !sync.runtime.runs_processes();
+        if self.body.is_some() || waits {
             return;
         }
         self.inputs = sync.inputs(spec, referenced);
@@ -449,7 +506,11 @@ impl ContainerState {
         let Some(body) = &mut self.body else { return };
         let spec = spec::container(sync.pod, &self.name);
         let run_due = (sync.now + spec::pre_stop(spec)).min(kill);
-        body.stop(run_due, kill);
+        body.stop(StopTimes {
+            now: sync.now,
+            term: run_due,
+            kill,
+        });
         if !self.is_stopping {
             self.is_stopping = true;
             sync.record(self, Note::normal("Killing", "", message));
@@ -463,10 +524,12 @@ impl ContainerState {
         self.pull = None;
         self.config_error = None;
         self.is_replaced = false;
+        self.is_pulling = false;
         if self.state == Some(ContainerPhase::Creating) {
-            self.body = None;
-            self.n_starts -= 1;
-            self.state = self.last.take().map(ContainerPhase::Ended);
+            if let Some(body) = &mut self.body {
+                body.cancel();
+            }
+            self.undo_start();
         }
         if self.body.is_none() {
             self.changes_at = None;
@@ -493,8 +556,8 @@ impl ContainerState {
     }
 }
 
-/// The Event of an image that is present.
-pub(super) fn pulled(spec: &Value) -> Note {
+/// The Event of an image that was present.
+pub(super) fn present(spec: &Value) -> Note {
     let image = spec["image"].str();
     Note::normal(
         "Pulled",

@@ -21,6 +21,23 @@ pub type Variables = BTreeMap<Str, Str>;
 /// Files by path; `None` if the content is not known.
 pub type Files = BTreeMap<Str, Option<Str>>;
 
+/// A file of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VolumeFile {
+    /// Its path in the volume.
+    pub path: Str,
+    /// Its content.
+    pub content: Bytes,
+    /// Its permissions.
+    pub mode: u32,
+}
+
+/// The files of volumes that are made of API objects, by the name of the volume.
+pub type VolumeContents = BTreeMap<Str, Vec<VolumeFile>>;
+
+/// Kubernetes: the default permissions of files (pkg/apis/core/v1/defaults.go).
+const DEFAULT_MODE: i64 = 0o644;
+
 /// The inputs of one container instance.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inputs {
@@ -313,6 +330,63 @@ impl InputSources<'_> {
         files
     }
 
+    /// The files of all volumes of the pod that are made of API objects.
+    pub fn volumes(&self) -> VolumeContents {
+        let volumes = self.pod["spec"]["volumes"].list().iter();
+        let made = volumes.filter(|volume| projections(volume).next().is_some() || is_made(volume));
+        made.map(|volume| (volume["name"].str().into(), self.volume_files(volume)))
+            .collect()
+    }
+
+    fn volume_files(&self, volume: &Value) -> Vec<VolumeFile> {
+        let mut files: BTreeMap<Str, VolumeFile> = BTreeMap::new();
+        let default = ["configMap", "secret", "downwardAPI", "projected"]
+            .into_iter()
+            .find_map(|kind| volume[kind]["defaultMode"].as_int())
+            .unwrap_or(DEFAULT_MODE);
+        for source in projections(volume) {
+            let items = source.object["items"].list();
+            let mode = |path: &str| {
+                let item = items.iter().find(|item| item["path"].str() == path);
+                let mode = item.and_then(|item| item["mode"].as_int());
+                u32::try_from(mode.unwrap_or(default)).unwrap_or_default()
+            };
+            let mut add = |path: Str, content: Bytes| {
+                let mode = mode(&path);
+                let file = VolumeFile {
+                    path: path.clone(),
+                    content,
+                    mode,
+                };
+                files.insert(path, file);
+            };
+            match source.sort {
+                Projection::Object(sort) => {
+                    let name = source.object[source.name].str();
+                    let contents = self.contents(sort, name).into_iter();
+                    contents
+                        .flat_map(|contents| contents.raw_files(source.object))
+                        .for_each(|(path, content)| add(path, content));
+                }
+                Projection::Downward => items.iter().for_each(|item| {
+                    let content = match &item["resourceFieldRef"] {
+                        Value::Null => self.field(item["fieldRef"]["fieldPath"].str()),
+                        reference => self.resource(reference, &Value::Null),
+                    };
+                    add(item["path"].str().into(), bytes_of(&content));
+                }),
+                Projection::Token => {
+                    let token =
+                        self.contents(ReferenceKind::Token, &token_name(self.pod, source.object));
+                    if let Some(token) = token.and_then(|token| token.data.get(TOKEN)) {
+                        add(source.object["path"].str().into(), bytes_of(token));
+                    }
+                }
+            }
+        }
+        files.into_values().collect()
+    }
+
     /// Kubernetes: `subPath`, or `subPathExpr` with its variables.
     fn sub_path(&self, mount: &Value, container: &Value) -> String {
         let path: String = match mount["subPathExpr"].str() {
@@ -324,6 +398,36 @@ impl InputSources<'_> {
         };
         path.trim_matches('/').into()
     }
+}
+
+fn bytes_of(text: &Str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// Whether a volume is made of API objects, even if of none.
+fn is_made(volume: &Value) -> bool {
+    ["configMap", "secret", "downwardAPI", "projected"]
+        .iter()
+        .any(|kind| !volume[*kind].is_null())
+}
+
+/// The key of a token in its [`Contents`].
+pub const TOKEN: &str = "token";
+
+/// The name by which the token of a projection is read: its lifetime in seconds, the service
+/// account, and its audience.
+fn token_name(pod: &Value, projection: &Value) -> Str {
+    let seconds = projection["expirationSeconds"].as_int().unwrap_or(3600);
+    let account = pod["spec"]["serviceAccountName"].str();
+    format!("{seconds} {account} {}", projection["audience"].str()).into()
+}
+
+/// The tokens of a pod's volumes.
+pub fn token_names(pod: &Value) -> impl Iterator<Item = Str> + '_ {
+    let sources = pod["spec"]["volumes"].list().iter().flat_map(projections);
+    sources
+        .filter(|source| matches!(source.sort, Projection::Token))
+        .map(|source| token_name(pod, source.object))
 }
 
 /// Whether a path is `parent`, or below it.
@@ -350,6 +454,29 @@ impl Contents {
         items
             .filter_map(|item| Some((item["path"].str().into(), Some(content(item["key"].str())?))))
             .collect()
+    }
+}
+
+impl Contents {
+    /// The same as bytes.
+    fn raw_files(&self, reference: &Value) -> Vec<(Str, Bytes)> {
+        let raw = |key: &str| {
+            let text = || self.data.get(key).or_else(|| self.binary.get(key));
+            let raw = self.raw.get(key).cloned();
+            raw.or_else(|| text().map(bytes_of))
+        };
+        let items = reference["items"].list();
+        if items.is_empty() {
+            let keys = self.data.keys().chain(self.binary.keys());
+            return keys
+                .filter_map(|key| Some((key.clone(), raw(key)?)))
+                .collect();
+        }
+        let named = items.iter().filter_map(|item| {
+            let content = raw(item["key"].str())?;
+            Some((item["path"].str().into(), content))
+        });
+        named.collect()
     }
 }
 
@@ -501,6 +628,7 @@ mod tests {
             version: "1".into(),
             data: values(&[("a", "1"), ("b.txt", "two\nlines\n")]),
             binary: values(&[("bin", "raw")]),
+            raw: BTreeMap::new(),
         };
         let secret = Contents {
             data: values(&[("pass", "s3cret")]),

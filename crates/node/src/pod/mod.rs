@@ -26,11 +26,13 @@ use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
 pub use container::ContainerState;
-use inputs::{InputSources, Inputs, NodeContext, has_volatile_variables, known_mounts};
+use inputs::{
+    InputSources, Inputs, NodeContext, VolumeContents, has_volatile_variables, known_mounts,
+};
 use references::{Found, ObjectKey, ReferencedObjects};
 
 use crate::moment::{Moment, earlier, from_value, seconds};
-use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime};
+use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime, SandboxState};
 
 /// The most consecutive steps at one moment.
 const MOST_STEPS: usize = 1000;
@@ -145,6 +147,13 @@ impl<'a> SyncContext<'a> {
         container: &Value,
         referenced: Option<&ReferencedObjects>,
     ) -> Option<Arc<Inputs>> {
+        if self.runtime.runs_processes() {
+            let variables = self.sources(referenced).variables(container);
+            return Some(Arc::new(Inputs {
+                variables: Some(variables),
+                ..Inputs::default()
+            }));
+        }
         if !needs_inputs(self.pod, container, self.runtime) {
             return self.node.common.cloned();
         }
@@ -160,6 +169,11 @@ impl<'a> SyncContext<'a> {
             services: self.node.services().to_vec(),
             stdin: Vec::new(),
         }))
+    }
+
+    /// The files of the pod's volumes.
+    fn volumes(&self, referenced: Option<&ReferencedObjects>) -> VolumeContents {
+        self.sources(referenced).volumes()
     }
 
     fn record(&mut self, container: &ContainerState, note: Note) {
@@ -233,8 +247,49 @@ impl PodState {
             container.attach(self.referenced.as_deref(), sync);
             follows |= container.follow_files(self.referenced.as_deref(), sync);
         }
+        follows |= self.update_volumes(sync);
         if let Some(referenced) = self.referenced.as_deref_mut().filter(|_| follows) {
             referenced.keep_fresh();
+        }
+    }
+
+    /// Passes the current files of volumes to a runtime with processes; true if they may change.
+    fn update_volumes(&self, sync: &SyncContext) -> bool {
+        let is_due = sync.runtime.runs_processes() && self.stage == PodStage::Active;
+        let Some(referenced) = self.referenced.as_deref().filter(|_| is_due) else {
+            return false;
+        };
+        let has_begun = self.containers.iter().any(|it| it.n_starts > 0);
+        if has_begun && referenced.has_volumes(sync.pod) {
+            sync.runtime
+                .update_volumes(sync.pod, sync.volumes(Some(referenced)));
+        }
+        has_begun
+    }
+
+    /// Ensures that there is a sandbox.
+    fn sandbox_ready(&mut self, sync: &mut SyncContext) -> bool {
+        let state = {
+            let volumes = || sync.volumes(self.referenced.as_deref());
+            sync.runtime.sandbox(sync.pod, &volumes)
+        };
+        let events = sync.runtime.take_events(sync.pod).into_iter();
+        sync.events.extend(events.map(|note| PodEvent {
+            path: String::new(),
+            note,
+        }));
+        match state {
+            SandboxState::Pending => false,
+            SandboxState::Ready { address: None } => true,
+            SandboxState::Ready {
+                address: Some(address),
+            } => {
+                if !sync.pod["spec"]["hostNetwork"].bool() {
+                    sync.address = address.clone();
+                }
+                self.address = address;
+                true
+            }
         }
     }
 
@@ -339,7 +394,7 @@ impl PodState {
 
     /// Starts what should run: init containers one after the other, then all regular ones at once.
     fn keep_running(&mut self, sync: &mut SyncContext) -> bool {
-        if !self.volumes_ready(sync) {
+        if !self.volumes_ready(sync) || !self.sandbox_ready(sync) {
             return false;
         }
         let mut acted = false;
@@ -383,10 +438,11 @@ impl PodState {
             }
             later_runs |= container.is_running();
         }
-        if !later_runs {
+        let is_over = !later_runs && sync.runtime.stop_sandbox(sync.pod);
+        if is_over {
             self.finish(sync.pod);
         }
-        !later_runs
+        is_over
     }
 
     /// When the containers of a terminating pod are killed.

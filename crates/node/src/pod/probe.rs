@@ -92,8 +92,8 @@ impl Probes {
             if fails {
                 findings.fatal.get_or_insert(probe);
             } else {
-                let health = target.body.probe(probe, &target.config, now);
-                findings.wake = earlier(findings.wake, worker.wakes(&health));
+                let health = target.body.foresee_probe(probe, &target.config, now);
+                findings.wake = earlier(findings.wake, worker.wakes(health.as_ref(), now));
             }
         }
         findings
@@ -133,18 +133,25 @@ impl ProbeWorker {
         let mut next = self.next.unwrap_or(first);
         // The pod's current answer does not apply to the time when the probe was settled.
         let is_settled = std::mem::take(&mut self.is_settled);
-        if is_settled && target.body.probe(probe, &target.config, now).is_of_pod {
+        let foreseen = || target.body.foresee_probe(probe, &target.config, now);
+        if is_settled && foreseen().is_some_and(|health| health.is_of_pod) {
             while next < now {
                 next += period;
             }
         }
         while next <= now && !(probe != ProbeType::Readiness && self.result == Some(false)) {
-            let health = target.body.probe(probe, &target.config, next);
+            let Some(health) = target.body.probe(probe, &target.config, next) else {
+                break;
+            };
             self.answer(health.good, spec);
             if !health.good {
                 findings.failed.push((probe, health.output));
             }
             next += period;
+            // Kubernetes: ticks that pass while a probe runs are dropped.
+            while health.is_measured && next <= now {
+                next += period;
+            }
         }
         self.next = Some(next);
     }
@@ -166,10 +173,13 @@ impl ProbeWorker {
         }
     }
 
-    fn wakes(&mut self, health: &ProbeResult) -> Option<Moment> {
-        let known = Some(health.good);
-        self.is_settled = health.steady && self.last == known && self.result == known;
-        self.next.filter(|_| !self.is_settled)
+    fn wakes(&mut self, foreseen: Option<&ProbeResult>, now: Moment) -> Option<Moment> {
+        self.is_settled = foreseen.is_some_and(|health| {
+            let known = Some(health.good);
+            health.steady && self.last == known && self.result == known
+        });
+        // The runtime wakes the agent when a probe that runs now has ended.
+        self.next.filter(|next| !self.is_settled && *next > now)
     }
 }
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
+use super::container::present;
 use super::{ContainerState, SyncContext};
 use crate::moment::Moment;
+use crate::runtime::ImageState;
 
 /// How long it takes until a failed pull is noticed.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -21,6 +23,7 @@ pub struct FailedPull {
     n_tries: u32,
     failed: Moment,
     wait: Duration,
+    reason: &'static str,
     why: String,
     /// Whether ImagePullBackOff is reported by now.
     is_noticed: bool,
@@ -30,7 +33,7 @@ impl FailedPull {
     fn failed(
         image: &str,
         before: Option<Box<FailedPull>>,
-        why: String,
+        (reason, why): (&'static str, String),
         now: Moment,
     ) -> FailedPull {
         let wait = before
@@ -42,6 +45,7 @@ impl FailedPull {
             n_tries,
             failed: now,
             wait,
+            reason,
             why,
             is_noticed: false,
         }
@@ -49,16 +53,22 @@ impl FailedPull {
 
     /// The reason and the message of the waiting state.
     pub fn waiting(&self, image: &str) -> (&'static str, String) {
-        match self.is_noticed {
-            false => ("ErrImagePull", self.why.clone()),
+        match self.is_noticed && self.backs_off() {
+            false => (self.reason, self.why.clone()),
             true => (
                 "ImagePullBackOff",
                 format!(
-                    "Back-off pulling image {image:?}: ErrImagePull: {}",
-                    self.why
+                    "Back-off pulling image {image:?}: {}: {}",
+                    self.reason, self.why
                 ),
             ),
         }
+    }
+
+    /// Kubernetes: an image that must not be pulled stays missing, without ImagePullBackOff
+    /// (pkg/kubelet/images).
+    fn backs_off(&self) -> bool {
+        self.reason != "ErrImageNeverPull"
     }
 }
 
@@ -79,39 +89,64 @@ impl ContainerState {
             spec["image"].str(),
             self.pull.as_ref().map_or(0, |pull| pull.n_tries),
         );
-        let Err(why) = sync.runtime.pull(sync.pod, spec, n_tries) else {
-            self.pull = None;
-            return true;
+        let (reason, why) = match sync.runtime.image(sync.pod, spec, n_tries) {
+            ImageState::Present { message } => {
+                (self.pull, self.is_pulling) = (None, false);
+                self.pulled = message;
+                return true;
+            }
+            ImageState::Pending => return false,
+            ImageState::Pulling => {
+                self.record_pulling(image, sync);
+                return false;
+            }
+            ImageState::Failed { reason, message } => (reason, message),
         };
+        if reason == "ErrImageNeverPull" {
+            sync.record(self, Note::warning(reason, "", why.as_str()));
+        } else {
+            self.record_pulling(image, sync);
+            let failed = format!("Failed to pull image {image:?}: {why}");
+            sync.record(self, Note::warning("Failed", "", failed));
+        }
+        self.is_pulling = false;
         sync.record(
             self,
-            Note::normal("Pulling", "", format!("Pulling image {image:?}")),
+            Note::warning("Failed", "", format!("Error: {reason}")),
         );
-        sync.record(
-            self,
-            Note::warning(
-                "Failed",
-                "",
-                format!("Failed to pull image {image:?}: {why}"),
-            ),
-        );
-        sync.record(self, Note::warning("Failed", "", "Error: ErrImagePull"));
         self.pull = Some(Box::new(FailedPull::failed(
             image,
             self.pull.take(),
-            why,
+            (reason, why),
             sync.now,
         )));
         self.changes_at = Some(sync.now + NOTICE);
         false
     }
 
+    /// Records that a pull has begun, once.
+    fn record_pulling(&mut self, image: &str, sync: &mut SyncContext) {
+        if !std::mem::replace(&mut self.is_pulling, true) {
+            let message = format!("Pulling image {image:?}");
+            sync.record(self, Note::normal("Pulling", "", message));
+        }
+    }
+
+    /// The Event of an image that is there.
+    pub(super) fn record_pulled(&mut self, spec: &Value, sync: &mut SyncContext) {
+        let note = match self.pulled.take() {
+            Some(message) => Note::normal("Pulled", "", message),
+            None => present(spec),
+        };
+        sync.record(self, note);
+    }
+
     /// Waits until the next pull.
     fn wait_for_retry(&mut self, spec: &Value, sync: &mut SyncContext) {
         let Some(pull) = &mut self.pull else { return };
-        let is_new = !pull.is_noticed && sync.now >= pull.failed + NOTICE;
+        let is_new = !pull.is_noticed && pull.backs_off() && sync.now >= pull.failed + NOTICE;
         pull.is_noticed |= is_new;
-        self.changes_at = Some(if pull.is_noticed {
+        self.changes_at = Some(if pull.is_noticed || !pull.backs_off() {
             pull.failed + pull.wait
         } else {
             pull.failed + NOTICE

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
-use super::container::pulled;
-use super::inputs::mounted_objects;
+use super::inputs::{mounted_objects, token_names};
 use super::{ContainerState, PodEvent, PodState, SyncContext, spec};
 use crate::moment::{Moment, earlier};
 use crate::runtime::ContainerRuntime;
@@ -37,6 +37,8 @@ pub enum ReferenceKind {
     ConfigMap,
     /// A Secret.
     Secret,
+    /// A token of the pod's service account.
+    Token,
 }
 
 /// A reference to an object.
@@ -54,6 +56,8 @@ pub struct Contents {
     pub data: BTreeMap<Str, Str>,
     /// Values for files only.
     pub binary: BTreeMap<Str, Str>,
+    /// The values that are not text, as they are.
+    pub raw: BTreeMap<Str, Bytes>,
 }
 
 /// The references of a pod, and the objects that were read.
@@ -71,6 +75,8 @@ pub struct ReferencedObjects {
     n_reported: u32,
     n_failures: u32,
     due: Option<Moment>,
+    /// Whether processes read the files: then tokens and the root CA are needed, too.
+    is_complete: bool,
 }
 
 impl ReferenceKind {
@@ -79,6 +85,7 @@ impl ReferenceKind {
         match self {
             ReferenceKind::ConfigMap => "configmap",
             ReferenceKind::Secret => "secret",
+            ReferenceKind::Token => "token",
         }
     }
 
@@ -86,6 +93,7 @@ impl ReferenceKind {
         match self {
             ReferenceKind::ConfigMap => "ConfigMap",
             ReferenceKind::Secret => "Secret",
+            ReferenceKind::Token => "Token",
         }
     }
 
@@ -95,7 +103,9 @@ impl ReferenceKind {
             ReferenceKind::ConfigMap => {
                 format!("configmap references non-existent config key: {key}")
             }
-            ReferenceKind::Secret => format!("references non-existent secret key: {key}"),
+            ReferenceKind::Secret | ReferenceKind::Token => {
+                format!("references non-existent secret key: {key}")
+            }
         }
     }
 
@@ -112,7 +122,9 @@ impl ReferencedObjects {
         now: Moment,
         runtime: &dyn ContainerRuntime,
     ) -> Option<Box<ReferencedObjects>> {
-        let of_volumes = mounted(pod).flat_map(sources);
+        let of_volumes = mounted(pod)
+            .flat_map(sources)
+            .filter(|source| source.name != ROOT_CA);
         let of_containers = spec::containers(pod).flat_map(|(_, container)| references(container));
         let mut needs: BTreeSet<ObjectKey> = of_volumes
             .chain(of_containers)
@@ -120,6 +132,9 @@ impl ReferencedObjects {
             .collect();
         let read = spec::containers(pod).filter(|(_, container)| runtime.reads_files(container));
         needs.extend(read.flat_map(|(_, container)| mounted_objects(pod, container)));
+        if runtime.runs_processes() {
+            needs.extend(token_names(pod).map(|name| (ReferenceKind::Token, name)));
+        }
         let referenced = ReferencedObjects {
             needs: needs.into_iter().collect(),
             found: BTreeMap::new(),
@@ -129,6 +144,7 @@ impl ReferencedObjects {
             n_reported: 0,
             n_failures: 0,
             due: Some(now),
+            is_complete: runtime.runs_processes(),
         };
         (!referenced.needs.is_empty()).then(|| Box::new(referenced))
     }
@@ -202,9 +218,17 @@ impl ReferencedObjects {
     /// The problems of a pod's volumes.
     fn volume_problems(&self, pod: &Value) -> Vec<(Str, String)> {
         let problem = |volume: &Value| {
-            let problems: Vec<String> = sources(volume)
+            let mut problems: Vec<String> = sources(volume)
+                .filter(|source| self.is_complete || source.name != ROOT_CA)
                 .filter_map(|source| self.problem(&source, pod))
                 .collect();
+            if self.is_complete && !volume["projected"].is_null() {
+                let tokens = self
+                    .found
+                    .iter()
+                    .filter(|((kind, _), _)| *kind == ReferenceKind::Token);
+                problems.extend(tokens.filter_map(|(_, found)| found.as_ref().err().cloned()));
+            }
             let text = match problems.as_slice() {
                 [] => return None,
                 [one] => one.clone(),
@@ -283,12 +307,30 @@ impl PodState {
     }
 }
 
-/// A CreateContainerConfigError, and the read after which it was reported.
+/// Why a container cannot be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateConfigError {
+    /// `CreateContainerConfigError`, or the reason of the runtime.
+    pub reason: Str,
     /// The message.
     pub message: String,
+    /// The read after which it was reported.
     n_reported: u32,
+    /// When the creation is retried, if nothing else does.
+    retry: Option<Moment>,
+}
+
+impl CreateConfigError {
+    /// A failure of the runtime. Kubernetes: it is retried as a container with an invalid
+    /// configuration is.
+    pub(super) fn of_runtime(reason: Str, message: String, now: Moment) -> CreateConfigError {
+        CreateConfigError {
+            reason,
+            message,
+            n_reported: 0,
+            retry: Some(now + PAUSE),
+        }
+    }
 }
 
 impl ContainerState {
@@ -299,7 +341,13 @@ impl ContainerState {
         referenced: Option<&mut ReferencedObjects>,
         sync: &mut SyncContext,
     ) -> bool {
+        let retry = self.config_error.as_ref().and_then(|error| error.retry);
+        if let Some(retry) = retry.filter(|retry| sync.now < *retry) {
+            self.changes_at = earlier(self.changes_at, Some(retry));
+            return false;
+        }
         let Some(referenced) = referenced.filter(|_| references(spec).next().is_some()) else {
+            self.config_error = None;
             return true;
         };
         let ended = self.end().and_then(|end| end.finished).unwrap_or_default();
@@ -317,14 +365,16 @@ impl ContainerState {
             .is_none_or(|config_error| config_error.n_reported < referenced.n_readings)
         {
             referenced.due = earlier(referenced.due, Some(sync.now + PAUSE));
-            sync.record(self, pulled(spec));
+            self.record_pulled(spec, sync);
             sync.record(
                 self,
                 Note::warning("Failed", "", format!("Error: {message}")),
             );
             self.config_error = Some(Box::new(CreateConfigError {
+                reason: Str::new_static("CreateContainerConfigError"),
                 message,
                 n_reported: referenced.n_readings,
+                retry: None,
             }));
         }
         false
@@ -386,7 +436,7 @@ fn sources(volume: &Value) -> impl Iterator<Item = ObjectReference<'_>> {
                 name: object[name].str(),
                 of_volume: true,
             })
-            .filter(|one| !one.name.is_empty() && one.name != ROOT_CA)
+            .filter(|one| !one.name.is_empty())
         })
 }
 

@@ -14,7 +14,13 @@ use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime, Terminatio
 pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> PodState {
     let status = &pod["status"];
     let containers = spec::containers(pod)
-        .map(|(role, spec)| container(pod, role, spec, now))
+        .map(|(role, spec)| {
+            let mut restored = container(pod, role, spec, now);
+            if runtime.runs_processes() {
+                restored.correct(pod, now, runtime);
+            }
+            restored
+        })
         .collect();
     let is_over = is_terminal(pod);
     let mut restored = PodState {
@@ -34,7 +40,9 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         restored.referenced = ReferencedObjects::from_pod(pod, now, runtime);
         let waits = |container: &ContainerState| {
             let spec = spec::container(pod, &container.name);
-            container.n_starts == 0 || container.is_running() && needs_inputs(pod, spec, runtime)
+            container.n_starts == 0
+                || container.is_running() && needs_inputs(pod, spec, runtime)
+                || runtime.runs_processes()
         };
         if let Some(referenced) = &mut restored.referenced
             && !restored.containers.iter().any(waits)
@@ -71,6 +79,30 @@ fn container(pod: &Value, role: ContainerRole, spec: &Value, now: Moment) -> Con
         container.n_starts = n_restarts + 1;
     }
     container
+}
+
+impl ContainerState {
+    /// Replaces what the status says by what the runtime has.
+    fn correct(&mut self, pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) {
+        match runtime.find(pod, &self.name, now) {
+            Some(found) => {
+                let n = found.n_restarts + 1;
+                if self.n_starts != n || self.image.is_empty() {
+                    self.image = spec::container(pod, &self.name)["image"].str().into();
+                }
+                (self.n_starts, self.image_id) = (n, found.image_id);
+                if let Some((id, end)) = found.last {
+                    self.last = Some(end);
+                    self.set_id(n - 1, id);
+                }
+                self.set_id(n, found.id);
+                self.state = Some(found.state);
+            }
+            // It is gone: the machine was restarted, or another program has removed it.
+            None if self.is_running() => self.set_status_unknown(),
+            None => {}
+        }
+    }
 }
 
 fn end(terminated: &Value, now: Moment) -> Option<Termination> {

@@ -1,11 +1,18 @@
 //! The container runtime interface: the agent decides what runs, a runtime runs it and reports its
 //! status.
 //!
-//! [`Simulated`] runs nothing, but reports as if it did. A runtime with real containers would
-//! answer from its latest events, and wake the agent when it has new ones.
+//! [`Simulated`] runs nothing, but reports as if it did: it knows when a status changes
+//! ([`ContainerStatus::changes_at`]). A runtime with processes does not. It works in the background
+//! and answers from what it has seen: "pending" is an answer to everything that takes time
+//! ([`SandboxState`], [`ImageState`], [`ContainerPhase::Creating`], a probe without a result). When
+//! it has another answer, it wakes the agent ([`ContainerRuntime::on_change`]), which syncs the pod
+//! and asks again. So one pod worker drives both, and neither waits for the other.
 //!
-//! Invariant: only streams wait ([`ContainerRuntime::exec`], [`ContainerRuntime::connect`]).
-//! Everything else that takes time is visible in [`ContainerHandle::status`] once it is done.
+//! Invariant: only streams wait ([`ContainerRuntime::exec`], [`ContainerRuntime::attach`],
+//! [`ContainerRuntime::connect`]).
+//!
+//! Invariant: answers are idempotent. A question that is asked again, because a sync is repeated
+//! for another reason, starts nothing twice.
 
 mod exec;
 mod http;
@@ -14,11 +21,14 @@ mod simulated;
 pub(crate) mod terminal;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use mizzen_sdk::Key;
+use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -26,7 +36,7 @@ use tokio::sync::mpsc;
 pub use simulated::Simulated;
 
 use crate::moment::Moment;
-use crate::pod::inputs::{Inputs, NodeContext};
+use crate::pod::inputs::{Inputs, NodeContext, VolumeContents};
 pub use crate::shell::ContainerEnvironment;
 
 /// The role of a container in its pod.
@@ -75,17 +85,78 @@ pub struct ContainerLife<'a> {
     pub node: NodeContext<'a>,
 }
 
+/// Wakes the agent: the pod is synced.
+pub type Wake = Arc<dyn Fn(Key) + Send + Sync>;
+
 /// A container runtime.
 pub trait ContainerRuntime: Send + Sync {
     /// Its name and version for `nodeInfo.containerRuntimeVersion`.
     fn version(&self) -> String;
 
-    /// Whether it can run a pod.
-    fn accepts(&self, pod: &Value) -> Result<(), String>;
+    /// Whether containers are processes. Then they get their whole environment and their volumes,
+    /// pods get their address from the runtime, and after a restart of the agent the runtime knows
+    /// better than the status of a pod what runs ([`ContainerRuntime::find`]).
+    fn runs_processes(&self) -> bool {
+        false
+    }
 
-    /// Pulls a container's image, after `n_tries` failed pulls.
-    fn pull(&self, _pod: &Value, _container: &Value, _n_tries: u32) -> Result<(), String> {
+    /// Works in the background until the future is dropped.
+    fn run(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Sets the function to call when an answer about a pod has changed, other than by time.
+    fn on_change(&self, _wake: Wake) {}
+
+    /// Whether containers can run now, for the condition Ready of the node.
+    fn health(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    /// The machine on which containers run; `None` if there is none.
+    fn machine(&self) -> Option<MachineInfo> {
+        None
+    }
+
+    /// The range of addresses of the node's pods is known.
+    fn set_pod_cidr(&self, _pod_cidr: &str) {}
+
+    /// Only pods with these UIDs are on the node: removes all other ones that it finds.
+    fn remove_orphans(&self, _uids: &[Str]) {}
+
+    /// Whether it can run a pod.
+    fn accepts(&self, pod: &Value) -> Result<(), Unacceptable>;
+
+    /// Ensures that a pod has its volumes and its sandbox.
+    fn sandbox(&self, _pod: &Value, _volumes: &dyn Fn() -> VolumeContents) -> SandboxState {
+        SandboxState::Ready { address: None }
+    }
+
+    /// The files of a pod's volumes may have changed.
+    fn update_volumes(&self, _pod: &Value, _volumes: VolumeContents) {}
+
+    /// Stops the sandbox of a pod of which no container runs; true once it has stopped.
+    fn stop_sandbox(&self, _pod: &Value) -> bool {
+        true
+    }
+
+    /// Removes what is left of a pod that has been deleted.
+    fn remove_pod(&self, _uid: &str) {}
+
+    /// The Events about a pod since the last call.
+    fn take_events(&self, _pod: &Value) -> Vec<Note> {
+        Vec::new()
+    }
+
+    /// Ensures that a container's image is present, after `n_tries` failed pulls.
+    fn image(&self, _pod: &Value, _container: &Value, _n_tries: u32) -> ImageState {
+        ImageState::Present { message: None }
+    }
+
+    /// The latest instance of a container that was there before the agent started; `None` if there
+    /// is none, or if the status of the pod is all that is known.
+    fn find(&self, _pod: &Value, _container: &str, _now: Moment) -> Option<FoundContainer> {
+        None
     }
 
     /// Starts a container, or attaches to the one that runs already.
@@ -111,6 +182,18 @@ pub trait ContainerRuntime: Send + Sync {
     /// could not start. Dropping it ends the command.
     fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>>;
 
+    /// Attaches to the process of a running container, until it exits or the client leaves. Called
+    /// only if [`ContainerRuntime::runs_processes`]; otherwise the output of a container is known.
+    fn attach(&self, _attach: Attach, _stdio: Stdio) -> BoxFuture<'static, Result<i64, String>> {
+        Box::pin(std::future::ready(Err("there is no process".into())))
+    }
+
+    /// The log file of the container of an ID, in the format of the container runtime interface;
+    /// `None` if [`ContainerRuntime::logs`] has the lines.
+    fn log_file(&self, _pod: &Value, _container: &str, _id: &str) -> Option<PathBuf> {
+        None
+    }
+
     /// Connects to a port of a pod, from inside.
     fn connect(
         &self,
@@ -128,12 +211,92 @@ pub struct ContainerUsage {
     pub memory_bytes: u64,
 }
 
+/// A machine, for the status of its node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MachineInfo {
+    /// The version of the kernel.
+    pub kernel_version: String,
+    /// The name of the operating system.
+    pub os_image: String,
+    /// The ID of the machine.
+    pub machine_id: String,
+    /// The ID of its last start.
+    pub boot_id: String,
+}
+
+/// Why a runtime cannot run a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unacceptable {
+    /// The reason in the pod's status.
+    pub reason: &'static str,
+    /// The message.
+    pub message: String,
+}
+
+/// The sandbox of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SandboxState {
+    /// It is being created, or will be.
+    Pending,
+    /// Containers can start.
+    Ready {
+        /// The pod's address, if the runtime assigns it; empty on the host network.
+        address: Option<Str>,
+    },
+}
+
+/// The image of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageState {
+    /// It is not known yet whether it must be pulled.
+    Pending,
+    /// It is being pulled.
+    Pulling,
+    /// It is on the node.
+    Present {
+        /// The message of the Event Pulled; `None` if it was there before.
+        message: Option<String>,
+    },
+    /// It cannot be had now.
+    Failed {
+        /// `ErrImagePull`, `ErrImageNeverPull` or another reason of a waiting container.
+        reason: &'static str,
+        /// Why.
+        message: String,
+    },
+}
+
+/// A container that was there before the agent started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundContainer {
+    /// The restart count.
+    pub n_restarts: u32,
+    /// Its ID, with the scheme.
+    pub id: Str,
+    /// Running or ended.
+    pub state: ContainerPhase,
+    /// Its image by digest.
+    pub image_id: Str,
+    /// The previous instance: its ID and its end.
+    pub last: Option<(Str, Termination)>,
+}
+
+/// An attachment to a container.
+pub struct Attach {
+    /// The container ID, with the scheme.
+    pub id: String,
+    /// Whether the container has a terminal.
+    pub tty: bool,
+}
+
 /// A command to run in a container.
 pub struct Exec {
     /// The pod.
     pub pod: Value,
     /// The name of the container.
     pub container: String,
+    /// The container ID, with the scheme.
+    pub id: String,
     /// The environment of the command.
     pub environment: ContainerEnvironment,
     /// The command and its arguments.
@@ -152,6 +315,8 @@ pub struct Stdio {
     pub stderr: Option<mpsc::Sender<Bytes>>,
     /// Whether the client has a terminal.
     pub tty: bool,
+    /// The sizes of the terminal, as the client sends them: `{"Width":80,"Height":24}`.
+    pub resize: Option<mpsc::Receiver<Bytes>>,
 }
 
 impl Stdio {
@@ -180,13 +345,44 @@ pub trait ContainerHandle: Send + Sync {
 
     /// Sends SIGTERM at `ask` and SIGKILL at `kill`. If it is called again, the earlier times
     /// count.
-    fn stop(&mut self, ask: Moment, kill: Moment);
+    fn stop(&mut self, stop: StopTimes);
 
     /// Updates the inputs of the container: its files, or its stdin.
     fn update(&mut self, config: &ContainerConfig);
 
-    /// The result of a probe at a moment, which may be in the past.
-    fn probe(&self, probe: ProbeType, config: &ContainerConfig, at: Moment) -> ProbeResult;
+    /// Gives it up while it is being created.
+    fn cancel(&mut self) {}
+
+    /// The Events about the container since the last call.
+    fn take_events(&mut self) -> Vec<Note> {
+        Vec::new()
+    }
+
+    /// The result of a probe that is due at a moment, which may be in the past; `None` while it
+    /// runs.
+    fn probe(&self, probe: ProbeType, config: &ContainerConfig, at: Moment) -> Option<ProbeResult>;
+
+    /// The result that a probe would have now, if that is known without running it.
+    fn foresee_probe(
+        &self,
+        _probe: ProbeType,
+        _config: &ContainerConfig,
+        _now: Moment,
+    ) -> Option<ProbeResult> {
+        None
+    }
+}
+
+/// When a container is stopped.
+#[derive(Debug, Clone, Copy)]
+pub struct StopTimes {
+    /// The current time.
+    pub now: Moment,
+    /// When SIGTERM is due, after a preStop hook that sleeps. A runtime with processes runs the
+    /// hook itself.
+    pub term: Moment,
+    /// When it is killed.
+    pub kill: Moment,
 }
 
 /// The status of a container.
@@ -198,6 +394,10 @@ pub struct ContainerStatus {
     pub usable: bool,
     /// When the status changes next by itself; `None` if that is not known.
     pub changes_at: Option<Moment>,
+    /// The container ID, with the scheme; empty if it is made up or not known yet.
+    pub id: Str,
+    /// The image by digest; empty if it is made up or not known yet.
+    pub image_id: Str,
 }
 
 /// The state of a container.
@@ -212,6 +412,13 @@ pub enum ContainerPhase {
     },
     /// It has exited.
     Ended(Termination),
+    /// It could not be created.
+    Failed {
+        /// The reason: `CreateContainerError` or another one.
+        reason: Str,
+        /// The message.
+        message: String,
+    },
 }
 
 /// The termination of a container.
@@ -249,6 +456,8 @@ pub struct ProbeResult {
     pub steady: bool,
     /// Whether the result depends on the current pod, whatever moment was probed.
     pub is_of_pod: bool,
+    /// Whether it took time: then probes that were due meanwhile are left out.
+    pub is_measured: bool,
     /// The output of the probe, if it is known.
     pub output: Option<String>,
 }

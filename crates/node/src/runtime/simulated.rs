@@ -11,8 +11,8 @@ use mizzen_value::{Str, Value};
 use super::http::HttpSite;
 use super::{
     Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerPhase, ContainerRuntime,
-    ContainerStatus, ContainerUsage, Exec, LogLine, PodConnection, ProbeResult, ProbeType, Stdio,
-    Termination, exec, plain,
+    ContainerStatus, ContainerUsage, Exec, ImageState, LogLine, PodConnection, ProbeResult,
+    ProbeType, Stdio, StopTimes, Termination, Unacceptable, exec, plain,
 };
 use crate::moment::{Moment, earlier};
 use crate::pod::spec::field;
@@ -36,21 +36,23 @@ impl ContainerRuntime for Simulated {
         concat!("simulated://", env!("CARGO_PKG_VERSION")).into()
     }
 
-    fn accepts(&self, pod: &Value) -> Result<(), String> {
-        SimulationScript::from_pod(pod)?;
-        Pulls::from_pod(pod)?;
-        UsageScript::from_pod(pod)?;
-        HttpSite::from_pod(pod)?;
-        let annotations = pod["metadata"]["annotations"].entries();
-        let named = annotations.filter_map(|(name, _)| name.strip_prefix(LOGS)?.strip_prefix('.'));
-        check_containers(pod, LOGS, named)
+    fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
+        check_annotations(pod).map_err(|message| Unacceptable {
+            reason: "InvalidSimulation",
+            message,
+        })
     }
 
-    fn pull(&self, pod: &Value, container: &Value, n_tries: u32) -> Result<(), String> {
+    fn image(&self, pod: &Value, container: &Value, n_tries: u32) -> ImageState {
         // An invalid annotation has failed the pod before.
         let pulls = Pulls::from_pod(pod).unwrap_or_default();
-        let failure = pulls.failure(container["name"].str(), container["image"].str(), n_tries);
-        failure.map_or(Ok(()), Err)
+        match pulls.failure(container["name"].str(), container["image"].str(), n_tries) {
+            None => ImageState::Present { message: None },
+            Some(message) => ImageState::Failed {
+                reason: "ErrImagePull",
+                message,
+            },
+        }
     }
 
     fn start(&self, config: &ContainerConfig, now: Moment) -> Box<dyn ContainerHandle> {
@@ -123,6 +125,17 @@ impl ContainerRuntime for Simulated {
     }
 }
 
+/// Checks what the annotations of a pod say about its simulation.
+fn check_annotations(pod: &Value) -> Result<(), String> {
+    SimulationScript::from_pod(pod)?;
+    Pulls::from_pod(pod)?;
+    UsageScript::from_pod(pod)?;
+    HttpSite::from_pod(pod)?;
+    let annotations = pod["metadata"]["annotations"].entries();
+    let named = annotations.filter_map(|(name, _)| name.strip_prefix(LOGS)?.strip_prefix('.'));
+    check_containers(pod, LOGS, named)
+}
+
 /// The annotated log lines of a container.
 fn annotated_logs<'a>(life: &ContainerLife<'a>) -> Option<&'a str> {
     let annotations = &life.pod["metadata"]["annotations"];
@@ -187,10 +200,12 @@ impl ContainerHandle for SimulatedContainer {
             state,
             usable,
             changes_at,
+            id: Str::default(),
+            image_id: Str::default(),
         }
     }
 
-    fn stop(&mut self, term: Moment, kill: Moment) {
+    fn stop(&mut self, StopTimes { term, kill, .. }: StopTimes) {
         self.stop = Some(match self.stop {
             Some((earlier_term, killed)) => (earlier_term.min(term), killed.min(kill)),
             None => (term, kill),
@@ -201,9 +216,27 @@ impl ContainerHandle for SimulatedContainer {
         self.run = run(config, self.since);
     }
 
+    fn probe(&self, probe: ProbeType, config: &ContainerConfig, at: Moment) -> Option<ProbeResult> {
+        Some(self.probe_result(probe, config, at))
+    }
+
+    fn foresee_probe(
+        &self,
+        probe: ProbeType,
+        config: &ContainerConfig,
+        now: Moment,
+    ) -> Option<ProbeResult> {
+        Some(self.probe_result(probe, config, now))
+    }
+}
+
+/// When a container exits, and how.
+type ExitAt = (Moment, Exit);
+
+impl SimulatedContainer {
     /// The script takes precedence, then the simulated HTTP pages, then the result of a known
     /// command. Any other probe succeeds.
-    fn probe(&self, probe: ProbeType, config: &ContainerConfig, at: Moment) -> ProbeResult {
+    fn probe_result(&self, probe: ProbeType, config: &ContainerConfig, at: Moment) -> ProbeResult {
         let spec = &config.container[field(probe)];
         let mut health = ProbeResult {
             good: match probe {
@@ -214,6 +247,7 @@ impl ContainerHandle for SimulatedContainer {
             },
             steady: true,
             is_of_pod: false,
+            is_measured: false,
             output: None,
         };
         if self.says(probe) {
@@ -241,12 +275,7 @@ impl ContainerHandle for SimulatedContainer {
         }
         health
     }
-}
 
-/// When a container exits, and how.
-type ExitAt = (Moment, Exit);
-
-impl SimulatedContainer {
     /// When it exits, and how: by itself, after SIGTERM, or killed.
     fn end(&self) -> Option<ExitAt> {
         let own = self

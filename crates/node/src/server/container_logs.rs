@@ -53,6 +53,29 @@ impl PodLogOptions {
         Ok(options)
     }
 
+    /// The number of last lines, if they are limited.
+    pub(super) fn tail(&self) -> Option<usize> {
+        self.tail
+    }
+
+    /// The most bytes.
+    pub(super) fn limit(&self) -> usize {
+        self.limit.unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn has_timestamps(&self) -> bool {
+        self.timestamps
+    }
+
+    /// The time before which lines are left out, by the wall clock.
+    pub(super) fn from(&self, now: Moment) -> Duration {
+        match self.since {
+            None => Duration::ZERO,
+            Some(Since::At(wall)) => wall,
+            Some(Since::Ago(ago)) => now.wall().saturating_sub(ago),
+        }
+    }
+
     /// Whether a line written at `at` is selected at `now`.
     fn is_since(&self, at: Moment, now: Moment) -> bool {
         match self.since {

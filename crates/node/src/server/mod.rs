@@ -2,6 +2,7 @@
 
 mod authorize;
 mod container_logs;
+mod log_file;
 mod node;
 mod serve;
 mod tls;

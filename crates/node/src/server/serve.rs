@@ -2,6 +2,7 @@
 //! `/containerLogs/{namespace}/{pod}/{container}`.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::container_logs::{ContainerInstance, HttpError, LogPrinter, PodLogOptions};
+use super::log_file::LogFile;
 use super::tls::{ClientIdentity, Serving};
 use crate::agent::{AgentHandle, PodView};
 use crate::moment::Moment;
@@ -188,6 +190,23 @@ impl KubeletServer {
         }
         let life = ContainerInstance::find(&view.pod, container, options.previous)?;
         let follow = options.follow;
+        let file = self
+            .settings
+            .runtime
+            .log_file(&view.pod, container, &life.id);
+        if let Some(path) = file {
+            let opened = LogFile::open(&path, options, self.settings.now()).await;
+            let failed = |error: io::Error| HttpError(500, format!("failed to open log: {error}"));
+            let reader = LogFileReader {
+                server: self.clone(),
+                key,
+                container: container.into(),
+                life,
+                file: opened.map_err(failed)?,
+                follow,
+            };
+            return Ok(reader.into_response());
+        }
         let printer = LogPrinter::new(options, self.settings.now());
         let reader = LogReader {
             server: self.clone(),
@@ -296,6 +315,49 @@ impl LogReader {
             }
         }
         None
+    }
+}
+
+/// A reader of the log file of a real container.
+struct LogFileReader {
+    server: KubeletServer,
+    key: Key,
+    container: String,
+    life: ContainerInstance,
+    file: LogFile,
+    follow: bool,
+}
+
+impl LogFileReader {
+    fn into_response(self) -> Response<Body> {
+        let frames = stream::unfold(self, |mut reader| async move {
+            let next = reader.next().await?;
+            Some((Ok(Frame::data(next)), reader))
+        });
+        response(200, BodyExt::boxed(StreamBody::new(frames)))
+    }
+
+    /// The next lines; `None` at the end, or once a container that is followed has ended.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let is_last = !self.follow || self.life.until.is_some();
+            match self.file.read().await {
+                Ok(Some(lines)) => return Some(lines),
+                Ok(None) if is_last || self.file.is_full() => return None,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, pod = %self.key, "cannot read a log");
+                    return None;
+                }
+            }
+            sleep(FOLLOW).await;
+            let view = self.server.agent.pod(&self.key).await?;
+            // What was written before the end is read once more.
+            match ContainerInstance::find(&view.pod, &self.container, false) {
+                Ok(life) if life.id == self.life.id => self.life = life,
+                _ => self.follow = false,
+            }
+        }
     }
 }
 

@@ -64,7 +64,15 @@ fn status(container: &ContainerState, object: &Value, host: &Host, waits: &str) 
             "containerID",
             container.id(object, &host.scheme, container.n_starts),
         );
-        status.set("imageID", image_id(&container.image));
+        let made_up = container.image_id.is_empty();
+        status.set(
+            "imageID",
+            if made_up {
+                image_id(&container.image)
+            } else {
+                container.image_id.as_str().into()
+            },
+        );
         let resources = &spec["resources"];
         let is_unset = resources.is_null();
         status.set(
@@ -90,8 +98,8 @@ fn state(container: &ContainerState, object: &Value, host: &Host, waits: &str) -
         return value!({ "waiting": { "reason": reason, "message": message } });
     }
     if let Some(config_error) = &container.config_error {
-        let message = &config_error.message;
-        return value!({ "waiting": { "reason": "CreateContainerConfigError", "message": message } });
+        let (reason, message) = (&config_error.reason, &config_error.message);
+        return value!({ "waiting": { "reason": reason, "message": message } });
     }
     match (&container.state, &container.back_off) {
         (_, Some(message)) => {

@@ -23,3 +23,4 @@ mod stream;
 mod websocket;
 
 pub(crate) use serve::{SessionStarter, Sessions, is_stream};
+pub(crate) use spdy::client as spdy_client;

@@ -77,8 +77,8 @@ pub(super) struct ClientStreams {
     /// Whether the result is a Status; otherwise an error is plain text, and success is empty.
     reports_status: bool,
     tty: bool,
-    /// Held so that terminal sizes from the client are read.
-    _resize: Option<mpsc::Receiver<Bytes>>,
+    /// The sizes of the client's terminal.
+    resize: Option<mpsc::Receiver<Bytes>>,
 }
 
 impl ClientStreams {
@@ -103,7 +103,7 @@ impl ClientStreams {
                     "stdin" => streams.stdin = Some(input),
                     "stdout" => streams.stdout = Some(output),
                     "stderr" => streams.stderr = Some(output),
-                    "resize" => streams._resize = Some(input),
+                    "resize" => streams.resize = Some(input),
                     other => tracing::debug!(stream = other, "unexpected stream type"),
                 }
             }
@@ -134,7 +134,7 @@ impl ClientStreams {
                 1 if options.stdout => streams.stdout = Some(output),
                 2 if options.stderr => streams.stderr = Some(output),
                 3 => streams.error = Some(output),
-                4 => streams._resize = Some(input),
+                4 => streams.resize = Some(input),
                 _ => {}
             }
         }
@@ -155,7 +155,7 @@ impl ClientStreams {
             error,
             reports_status,
             tty: options.tty,
-            _resize: None,
+            resize: None,
         }
     }
 
@@ -171,6 +171,7 @@ impl ClientStreams {
             stdout: Some(stdout).filter(|_| self.stdout.is_some()),
             stderr: Some(stderr).filter(|_| self.stderr.is_some()),
             tty: self.tty,
+            resize: self.resize.take(),
         };
         // The process drops its ends when it exits, so its last output is sent before the result.
         let (ended, (), ()) = tokio::join!(

@@ -24,7 +24,8 @@ use super::query::StreamQuery;
 use super::remote_command::{self, ClientStreams, StreamOptions};
 use super::spdy;
 use super::websocket::{self, ChannelEncoding, accept_key};
-use crate::runtime::{Exec, Stdio};
+use crate::pod::spec;
+use crate::runtime::{Attach, ContainerEnvironment, Exec, Stdio};
 use crate::server::{Body, ContainerInstance, HttpError, KubeletServer, text};
 
 /// The most concurrent sessions.
@@ -237,12 +238,19 @@ impl StreamRequest {
     async fn exec(&self, container: &str) -> Result<Process, HttpError> {
         let missing = || HttpError(500, format!("container not found ({container:?})"));
         let life = self.life(container).ok_or_else(missing)?;
-        let environment = self.server.agent.environment(&self.key, container).await;
         let settings = self.server.settings.clone();
+        let environment = match settings.runtime.runs_processes() {
+            true => ContainerEnvironment::default(),
+            false => {
+                let environment = self.server.agent.environment(&self.key, container);
+                environment.await.ok_or_else(missing)?
+            }
+        };
         let exec = Exec {
             pod: Value::clone(&self.pod),
             container: container.into(),
-            environment: environment.ok_or_else(missing)?,
+            id: life.id.clone(),
+            environment,
             command: self.query.all("command").map(String::from).collect(),
             now: {
                 let settings = settings.clone();
@@ -270,6 +278,17 @@ impl StreamRequest {
             HttpError(500, format!("container {container} not found in pod {pod}"))
         };
         let life = self.life(container).ok_or_else(missing)?;
+        if self.server.settings.runtime.runs_processes() {
+            let (runtime, spec) = (
+                self.server.settings.runtime.clone(),
+                spec::container(&self.pod, container),
+            );
+            let attach = Attach {
+                id: life.id,
+                tty: spec["tty"].bool(),
+            };
+            return Ok(Box::new(move |stdio| runtime.attach(attach, stdio)));
+        }
         let attached = Attached::new(self.server.clone(), self.key.clone(), container, life);
         Ok(Box::new(move |stdio| Box::pin(attached.run(stdio))))
     }

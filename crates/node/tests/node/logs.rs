@@ -37,6 +37,10 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
     pub(crate) fn sign(&self, name: &str) -> ClientIdentity {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);

@@ -1,6 +1,9 @@
-//! Nodes against a real server in the same process, on paused time.
+//! Nodes against a real server in the same process, on paused time; real containers on real time.
 
 mod clock;
+#[path = "../../../cri/tests/cri/containerd.rs"]
+mod containerd;
+mod cri;
 mod fixtures;
 mod inputs;
 mod lifecycle;

@@ -16,11 +16,11 @@ use crate::streaming::limits::{Activity, StreamLimits};
 use crate::streaming::stream::{QUEUE, StreamOutput, UpgradedStream};
 
 /// The version in frames: 3.1 says 3.
-const VERSION: u16 = 3;
+pub(super) const VERSION: u16 = 3;
 /// The capacity of the frame queue.
-const FRAMES: usize = 64;
+pub(super) const FRAMES: usize = 64;
 /// The size of the pieces in which data is passed on.
-const PIECE: usize = 32 * 1024;
+pub(super) const PIECE: usize = 32 * 1024;
 /// The time limit for the last frames.
 const LINGER: Duration = Duration::from_secs(10);
 
@@ -29,9 +29,11 @@ const REFUSED_STREAM: u32 = 3;
 /// The status of a stream that is cancelled.
 pub(crate) const CANCEL: u32 = 5;
 
-/// A frame for the client.
+/// A frame for the peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SpdyFrame {
+    /// A stream is opened.
+    Open { id: u32, headers: Headers },
     /// A stream is accepted.
     Reply { id: u32 },
     /// Data of a stream; `fin` closes its side.
@@ -281,7 +283,7 @@ async fn write_frames(
 }
 
 impl SpdyFrame {
-    fn encode(self, deflater: &mut Deflater) -> BytesMut {
+    pub(super) fn encode(self, deflater: &mut Deflater) -> BytesMut {
         let control = |kind: u16, payload: &[&[u8]]| {
             let length: usize = payload.iter().map(|part| part.len()).sum();
             let mut bytes = BytesMut::with_capacity(8 + length);
@@ -292,6 +294,10 @@ impl SpdyFrame {
             bytes
         };
         match self {
+            // No associated stream, the highest priority, no slot.
+            SpdyFrame::Open { id, headers } => {
+                control(1, &[&id.to_be_bytes(), &[0; 6], &deflater.write(&headers)])
+            }
             SpdyFrame::Reply { id } => control(
                 2,
                 &[&id.to_be_bytes(), &deflater.write(&Headers::default())],

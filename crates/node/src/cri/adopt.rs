@@ -1,0 +1,114 @@
+//! What was there before the agent started: sandboxes and containers with the labels of this node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mizzen_cri::CallError;
+use mizzen_cri::messages::{
+    ContainerFilter, ContainerState, ListContainersRequest, ListPodSandboxRequest, PodSandbox,
+    PodSandboxFilter, PodSandboxState, RemoveContainerRequest,
+};
+use mizzen_sdk::Key;
+use mizzen_value::Str;
+
+use super::config::{NODE, POD_NAME, POD_NAMESPACE, POD_UID};
+use super::container::ContainerCell;
+use super::sandbox::{Sandbox, SandboxPhase};
+use super::{CriNode, PodRecord};
+
+impl CriNode {
+    fn selector(&self) -> BTreeMap<String, String> {
+        [(NODE.to_owned(), self.node.clone())].into()
+    }
+
+    /// The sandboxes of this node.
+    pub(super) async fn list_sandboxes(&self) -> Result<Vec<PodSandbox>, CallError> {
+        let filter = PodSandboxFilter {
+            label_selector: self.selector(),
+            ..PodSandboxFilter::default()
+        };
+        let request = ListPodSandboxRequest {
+            filter: Some(filter),
+        };
+        Ok(self.client.call(request).await?.items)
+    }
+
+    /// The containers of this node.
+    pub(super) async fn list_containers(
+        &self,
+    ) -> Result<Vec<mizzen_cri::messages::Container>, CallError> {
+        let filter = ContainerFilter {
+            label_selector: self.selector(),
+            ..ContainerFilter::default()
+        };
+        let request = ListContainersRequest {
+            filter: Some(filter),
+        };
+        Ok(self.client.call(request).await?.containers)
+    }
+
+    /// Makes the table of pods from the runtime.
+    pub(super) async fn adopt(self: &Arc<Self>) -> Result<(), CallError> {
+        let mut sandboxes = self.list_sandboxes().await?;
+        sandboxes.sort_by_key(|sandbox| sandbox.created_at);
+        for sandbox in sandboxes {
+            self.adopt_sandbox(sandbox).await?;
+        }
+        let mut containers = self.list_containers().await?;
+        containers.sort_by_key(|container| {
+            let attempt = container.metadata.as_ref().map(|it| it.attempt);
+            (attempt, container.created_at)
+        });
+        for container in containers {
+            if container.state() == ContainerState::Created {
+                // The agent ended between two calls. The container starts anew.
+                let remove = RemoveContainerRequest {
+                    container_id: container.id,
+                };
+                self.client.call(remove).await?;
+                continue;
+            }
+            let (Some(uid), Some(metadata)) = (container.labels.get(POD_UID), &container.metadata)
+            else {
+                continue;
+            };
+            let cell = Arc::new(ContainerCell::new(uid, &metadata.name, metadata.attempt));
+            cell.state.lock().id = container.id.as_str().into();
+            self.refresh(&cell).await?;
+            if let Some(record) = self.pods.lock().get_mut(uid.as_str()) {
+                record.containers.push(cell);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a sandbox to the record of its pod. An older one is removed.
+    async fn adopt_sandbox(self: &Arc<Self>, sandbox: PodSandbox) -> Result<(), CallError> {
+        let label = |name: &str| sandbox.labels.get(name).map_or("", String::as_str);
+        let (uid, id) = (Str::from(label(POD_UID)), Str::from(sandbox.id.as_str()));
+        let phase = match sandbox.state() {
+            PodSandboxState::Ready => SandboxPhase::Ready {
+                address: self.sandbox_address(&id).await?,
+                id,
+            },
+            PodSandboxState::NotReady => SandboxPhase::Lost { id },
+        };
+        let attempt = sandbox.metadata.as_ref().map_or(0, |it| it.attempt);
+        let key = Key::new(label(POD_NAMESPACE), label(POD_NAME));
+        let old = {
+            let mut pods = self.pods.lock();
+            let record = pods.entry(uid).or_insert_with(|| PodRecord::new(key));
+            let adopted = Sandbox {
+                n_attempts: attempt + 1,
+                phase,
+            };
+            let old = std::mem::replace(&mut record.sandbox, adopted);
+            old.phase.id().cloned()
+        };
+        if let Some(old) = old {
+            let node = self.clone();
+            tokio::spawn(async move { node.remove_sandbox(&old).await });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,487 @@
+//! The configuration of sandboxes and containers, from the specification of a pod.
+//!
+//! Invariant: pure. Paths are computed, not created.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mizzen_component_helpers::qos::qos_class;
+use mizzen_cri::messages::{
+    Capability, ContainerConfig as CriContainerConfig, ContainerMetadata, DnsConfig, ImageSpec,
+    Int64Value, KeyValue, LinuxContainerConfig, LinuxContainerResources,
+    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount,
+    MountPropagation, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
+    PortMapping, ProfileType, Protocol, SeLinuxOption, SecurityProfile,
+};
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
+
+use crate::pod::inputs::{Variables, expand};
+use crate::runtime::ContainerConfig;
+
+/// The labels by which the kubelet finds sandboxes and containers again (pkg/kubelet/types).
+pub(super) const POD_NAME: &str = "io.kubernetes.pod.name";
+pub(super) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+pub(super) const POD_UID: &str = "io.kubernetes.pod.uid";
+const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+/// The annotation of a container by which its end is read after a restart of the agent, too.
+pub(super) const TERMINATION_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+/// The label with the node: several agents may share a runtime.
+pub(super) const NODE: &str = "dev.mizzen.node";
+
+/// Kubernetes: the default path of the termination message (pkg/apis/core/types.go).
+const TERMINATION_PATH: &str = "/dev/termination-log";
+/// Kubernetes: the most characters of a host name.
+const MAX_HOSTNAME: usize = 63;
+/// Kubernetes: shares of a CPU, and the fewest (pkg/kubelet/cm/helpers_linux.go).
+const SHARES_PER_CPU: i64 = 1024;
+const MIN_SHARES: i64 = 2;
+/// Kubernetes: the period of the CPU quota and the least quota, in microseconds.
+const QUOTA_PERIOD: i64 = 100_000;
+const MIN_QUOTA: i64 = 1000;
+/// Kubernetes: the paths that `procMount: Default` hides or protects (pkg/securitycontext).
+const MASKED_PATHS: [&str; 11] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+];
+const READONLY_PATHS: [&str; 5] = [
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
+
+/// Where the agent keeps files.
+#[derive(Debug, Clone)]
+pub(super) struct NodePaths {
+    /// The directory of all pods.
+    pub root: PathBuf,
+    /// The directory of logs.
+    pub logs: PathBuf,
+}
+
+impl NodePaths {
+    /// The directory of a pod.
+    pub(super) fn pod(&self, uid: &str) -> PathBuf {
+        self.root.join("pods").join(uid)
+    }
+
+    /// The directory of a volume. Kubernetes: `kubernetes.io~TYPE/NAME`.
+    pub(super) fn volume(&self, uid: &str, kind: &str, name: &str) -> PathBuf {
+        let kind = format!("kubernetes.io~{kind}");
+        self.pod(uid).join("volumes").join(kind).join(name)
+    }
+
+    /// The directory of a pod's logs.
+    pub(super) fn pod_logs(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        self.logs.join(format!("{namespace}_{name}_{uid}"))
+    }
+
+    /// The file of the termination message of a container.
+    pub(super) fn termination(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
+        let dir = self.pod(uid).join("containers").join(container);
+        dir.join(format!("termination-{attempt}"))
+    }
+
+    /// The file that is mounted at `/etc/hosts`.
+    pub(super) fn hosts(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("etc-hosts")
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.str().to_owned()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.list().iter().map(text).collect()
+}
+
+/// The log file of a container, below the directory of its pod.
+pub(super) fn log_name(container: &str, attempt: u32) -> String {
+    format!("{container}/{attempt}.log")
+}
+
+/// The host name of a pod.
+pub(super) fn hostname(pod: &Value) -> String {
+    let own = pod["spec"]["hostname"].str();
+    let name = if own.is_empty() {
+        pod["metadata"]["name"].str()
+    } else {
+        own
+    };
+    let cut: String = name.chars().take(MAX_HOSTNAME).collect();
+    cut.trim_end_matches(['-', '.']).into()
+}
+
+/// The labels of a sandbox.
+fn labels(pod: &Value, node: &str) -> BTreeMap<String, String> {
+    let metadata = &pod["metadata"];
+    let own = metadata["labels"].entries();
+    let own = own.map(|(key, value)| (key.to_owned(), text(value)));
+    let known = [
+        (POD_NAME, metadata["name"].str()),
+        (POD_NAMESPACE, metadata["namespace"].str()),
+        (POD_UID, metadata["uid"].str()),
+        (NODE, node),
+    ];
+    let known = known.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    own.chain(known).collect()
+}
+
+/// The configuration of a pod's sandbox.
+pub(super) fn sandbox(
+    pod: &Value,
+    node: &str,
+    attempt: u32,
+    paths: &NodePaths,
+) -> PodSandboxConfig {
+    let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+    let context = &spec["securityContext"];
+    let [name, namespace, uid] = ["name", "namespace", "uid"].map(|field| text(&metadata[field]));
+    let host_network = spec["hostNetwork"].bool();
+    let privileged = crate::pod::spec::containers(pod)
+        .any(|(_, container)| container["securityContext"]["privileged"].bool());
+    PodSandboxConfig {
+        hostname: if host_network {
+            String::new()
+        } else {
+            hostname(pod)
+        },
+        log_directory: paths
+            .pod_logs(&namespace, &name, &uid)
+            .display()
+            .to_string(),
+        dns_config: dns(spec),
+        port_mappings: if host_network {
+            Vec::new()
+        } else {
+            port_mappings(spec)
+        },
+        labels: labels(pod, node),
+        annotations: BTreeMap::new(),
+        linux: Some(LinuxPodSandboxConfig {
+            security_context: Some(LinuxSandboxSecurityContext {
+                namespace_options: Some(namespaces(spec)),
+                selinux_options: selinux(&context["seLinuxOptions"]),
+                run_as_user: number(&context["runAsUser"]),
+                run_as_group: number(&context["runAsGroup"])
+                    .filter(|_| !context["runAsUser"].is_null()),
+                supplemental_groups: supplemental_groups(context),
+                privileged,
+                seccomp: Some(profile(
+                    &context["seccompProfile"],
+                    ProfileType::RuntimeDefault,
+                )),
+                ..LinuxSandboxSecurityContext::default()
+            }),
+            sysctls: sysctls(context),
+            ..LinuxPodSandboxConfig::default()
+        }),
+        metadata: Some(PodSandboxMetadata {
+            name,
+            uid,
+            namespace,
+            attempt,
+        }),
+    }
+}
+
+/// Kubernetes: `Default`, and `ClusterFirst` without a cluster DNS, is the resolver of the host
+/// (pkg/kubelet/network/dns).
+fn dns(spec: &Value) -> Option<DnsConfig> {
+    let own = &spec["dnsConfig"];
+    let options = own["options"].list().iter().map(|option| {
+        let (name, value) = (option["name"].str(), option["value"].str());
+        match value {
+            "" => name.to_owned(),
+            value => format!("{name}:{value}"),
+        }
+    });
+    (spec["dnsPolicy"].str() == "None").then(|| DnsConfig {
+        servers: texts(&own["nameservers"]),
+        searches: texts(&own["searches"]),
+        options: options.collect(),
+    })
+}
+
+fn port_mappings(spec: &Value) -> Vec<PortMapping> {
+    let containers = spec["initContainers"]
+        .list()
+        .iter()
+        .chain(spec["containers"].list());
+    let ports = containers.flat_map(|container| container["ports"].list());
+    let mapped = ports.filter(|port| port["hostPort"].int() > 0);
+    mapped
+        .map(|port| PortMapping {
+            protocol: match port["protocol"].str() {
+                "UDP" => Protocol::Udp,
+                "SCTP" => Protocol::Sctp,
+                _ => Protocol::Tcp,
+            } as i32,
+            container_port: i32::try_from(port["containerPort"].int()).unwrap_or_default(),
+            host_port: i32::try_from(port["hostPort"].int()).unwrap_or_default(),
+            host_ip: text(&port["hostIP"]),
+        })
+        .collect()
+}
+
+fn namespaces(spec: &Value) -> NamespaceOption {
+    let of = |field: &str, otherwise: NamespaceMode| match spec[field].bool() {
+        true => NamespaceMode::Node as i32,
+        false => otherwise as i32,
+    };
+    let pid = match spec["shareProcessNamespace"].bool() {
+        true => NamespaceMode::Pod,
+        false => NamespaceMode::Container,
+    };
+    NamespaceOption {
+        network: of("hostNetwork", NamespaceMode::Pod),
+        pid: of("hostPID", pid),
+        ipc: of("hostIPC", NamespaceMode::Pod),
+        target_id: String::new(),
+    }
+}
+
+fn sysctls(context: &Value) -> BTreeMap<String, String> {
+    let sysctls = context["sysctls"].list().iter();
+    sysctls
+        .map(|sysctl| (text(&sysctl["name"]), text(&sysctl["value"])))
+        .collect()
+}
+
+fn supplemental_groups(context: &Value) -> Vec<i64> {
+    let groups = context["supplementalGroups"].list().iter();
+    let groups = groups.filter_map(Value::as_int);
+    groups.chain(context["fsGroup"].as_int()).collect()
+}
+
+fn number(value: &Value) -> Option<Int64Value> {
+    value.as_int().map(|value| Int64Value { value })
+}
+
+fn selinux(options: &Value) -> Option<SeLinuxOption> {
+    (!options.is_null()).then(|| SeLinuxOption {
+        user: text(&options["user"]),
+        role: text(&options["role"]),
+        r#type: text(&options["type"]),
+        level: text(&options["level"]),
+    })
+}
+
+fn profile(profile: &Value, otherwise: ProfileType) -> SecurityProfile {
+    let profile_type = match profile["type"].str() {
+        "RuntimeDefault" => ProfileType::RuntimeDefault,
+        "Localhost" => ProfileType::Localhost,
+        "Unconfined" => ProfileType::Unconfined,
+        _ => otherwise,
+    };
+    SecurityProfile {
+        profile_type: profile_type as i32,
+        localhost_ref: text(&profile["localhostProfile"]),
+    }
+}
+
+/// The configuration of a container of a pod, with its mounts beside the volumes' own.
+pub(super) fn container(
+    config: &ContainerConfig,
+    node: &str,
+    volume_mounts: Vec<Mount>,
+    paths: &NodePaths,
+) -> CriContainerConfig {
+    let (pod, spec) = (config.pod, config.container);
+    let name = spec["name"].str();
+    let empty = Variables::new();
+    let variables = config.inputs.variables.as_ref().unwrap_or(&empty);
+    let expanded = |list: &Value| -> Vec<String> {
+        let words = list.list().iter();
+        words
+            .map(|word| expand(word.str(), &|name| variables.get(name).cloned()))
+            .collect()
+    };
+    let mut mounts = volume_mounts;
+    mounts.extend(own_mounts(config, &mounts, paths));
+    let mut labels = labels(pod, node);
+    labels.insert(CONTAINER_NAME.into(), name.into());
+    CriContainerConfig {
+        metadata: Some(ContainerMetadata {
+            name: name.into(),
+            attempt: config.n_restarts,
+        }),
+        image: Some(ImageSpec {
+            image: text(&spec["image"]),
+            user_specified_image: text(&spec["image"]),
+            ..ImageSpec::default()
+        }),
+        command: expanded(&spec["command"]),
+        args: expanded(&spec["args"]),
+        working_dir: text(&spec["workingDir"]),
+        envs: variables
+            .iter()
+            .map(|(key, value)| KeyValue {
+                key: key.as_str().into(),
+                value: value.as_str().to_owned().into(),
+            })
+            .collect(),
+        mounts,
+        labels,
+        annotations: [(
+            TERMINATION_POLICY.to_owned(),
+            text(&spec["terminationMessagePolicy"]),
+        )]
+        .into(),
+        log_path: log_name(name, config.n_restarts),
+        stdin: spec["stdin"].bool(),
+        stdin_once: spec["stdinOnce"].bool(),
+        tty: spec["tty"].bool(),
+        linux: Some(LinuxContainerConfig {
+            resources: Some(resources(config)),
+            security_context: Some(security_context(pod, spec)),
+        }),
+        ..CriContainerConfig::default()
+    }
+}
+
+/// `/etc/hosts` and the file of the termination message.
+fn own_mounts(config: &ContainerConfig, others: &[Mount], paths: &NodePaths) -> Vec<Mount> {
+    let (spec, uid) = (config.container, config.pod["metadata"]["uid"].str());
+    let mut mounts = Vec::new();
+    if !others
+        .iter()
+        .any(|mount| mount.container_path == "/etc/hosts")
+    {
+        mounts.push(mount(&paths.hosts(uid), "/etc/hosts"));
+    }
+    let path = match spec["terminationMessagePath"].str() {
+        "" => TERMINATION_PATH,
+        path => path,
+    };
+    let file = paths.termination(uid, spec["name"].str(), config.n_restarts);
+    mounts.push(mount(&file, path));
+    mounts
+}
+
+fn mount(host: &Path, container: &str) -> Mount {
+    Mount {
+        container_path: container.into(),
+        host_path: host.display().to_string(),
+        ..Mount::default()
+    }
+}
+
+/// The mount of a path of the host as a container asks for it.
+pub(super) fn volume_mount(host: &Path, wanted: &Value, is_read_only: bool) -> Mount {
+    let readonly = wanted["readOnly"].bool() || is_read_only;
+    Mount {
+        readonly,
+        propagation: match wanted["mountPropagation"].str() {
+            "HostToContainer" => MountPropagation::HostToContainer,
+            "Bidirectional" => MountPropagation::Bidirectional,
+            _ => MountPropagation::Private,
+        } as i32,
+        ..mount(host, wanted["mountPath"].str())
+    }
+}
+
+/// Kubernetes: pkg/kubelet/kuberuntime/security_context.go.
+fn security_context(pod: &Value, spec: &Value) -> LinuxContainerSecurityContext {
+    let (own, common) = (&spec["securityContext"], &pod["spec"]["securityContext"]);
+    let either = |field: &str| match own[field].is_null() {
+        true => &common[field],
+        false => &own[field],
+    };
+    let privileged = own["privileged"].bool();
+    let is_unmasked = own["procMount"].str() == "Unmasked" || privileged;
+    let paths = |paths: &[&str]| match is_unmasked {
+        true => Vec::new(),
+        false => paths.iter().map(|path| (*path).to_owned()).collect(),
+    };
+    LinuxContainerSecurityContext {
+        capabilities: Some(Capability {
+            add_capabilities: texts(&own["capabilities"]["add"]),
+            drop_capabilities: texts(&own["capabilities"]["drop"]),
+            add_ambient_capabilities: Vec::new(),
+        }),
+        privileged,
+        namespace_options: Some(namespaces(&pod["spec"])),
+        selinux_options: selinux(either("seLinuxOptions")),
+        run_as_user: number(either("runAsUser")),
+        run_as_group: number(either("runAsGroup")),
+        readonly_rootfs: own["readOnlyRootFilesystem"].bool(),
+        supplemental_groups: supplemental_groups(common),
+        no_new_privs: own["allowPrivilegeEscalation"].as_bool() == Some(false),
+        masked_paths: paths(&MASKED_PATHS),
+        readonly_paths: paths(&READONLY_PATHS),
+        seccomp: Some(profile(either("seccompProfile"), ProfileType::Unconfined)),
+        apparmor: (!either("appArmorProfile").is_null())
+            .then(|| profile(either("appArmorProfile"), ProfileType::RuntimeDefault)),
+        ..LinuxContainerSecurityContext::default()
+    }
+}
+
+/// Kubernetes: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go and pkg/kubelet/qos.
+fn resources(config: &ContainerConfig) -> LinuxContainerResources {
+    let (pod, spec) = (config.pod, config.container);
+    let amount = |list: &str, name: &str| {
+        let value = &spec["resources"][list][name];
+        (!value.is_null()).then(|| Quantity::parse_or_zero(value.str()))
+    };
+    let milli = |quantity: Quantity| quantity.milli_value();
+    let limit = amount("limits", "cpu").map(milli);
+    let request = amount("requests", "cpu").map(milli).or(limit);
+    let quota = limit.filter(|limit| *limit > 0).map(|limit| {
+        let quota = limit.saturating_mul(QUOTA_PERIOD) / 1000;
+        quota.max(MIN_QUOTA)
+    });
+    let shares = request.map_or(MIN_SHARES, |request| {
+        (request.saturating_mul(SHARES_PER_CPU) / 1000).max(MIN_SHARES)
+    });
+    LinuxContainerResources {
+        cpu_period: quota.map_or(0, |_| QUOTA_PERIOD),
+        cpu_quota: quota.unwrap_or_default(),
+        cpu_shares: shares,
+        memory_limit_in_bytes: amount("limits", "memory").map_or(0, |limit| limit.value()),
+        oom_score_adj: match qos_class(&pod["spec"]) {
+            "Guaranteed" => -997,
+            "BestEffort" => 1000,
+            _ => {
+                let memory = config.node.allocatable["memory"].str();
+                let capacity = Quantity::parse_or_zero(memory).value().max(1);
+                let request = amount("requests", "memory").map_or(0, |request| request.value());
+                let share = i128::from(request) * 1000 / i128::from(capacity);
+                (1000 - i64::try_from(share).unwrap_or(1000)).clamp(3, 999)
+            }
+        },
+        ..LinuxContainerResources::default()
+    }
+}
+
+/// The content of `/etc/hosts`. Kubernetes: pkg/kubelet/kubelet_pods.go, `ensureHostsFile`.
+pub(super) fn hosts(pod: &Value, address: &str) -> String {
+    let mut text = String::from(
+        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
+         fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
+    );
+    if !address.is_empty() {
+        text += &format!("{address}\t{}\n", hostname(pod));
+    }
+    let aliases = pod["spec"]["hostAliases"].list();
+    if !aliases.is_empty() {
+        text += "\n# Entries added by HostAliases.\n";
+    }
+    for alias in aliases {
+        let names = texts(&alias["hostnames"]).join("\t");
+        text += &format!("{}\t{names}\n", alias["ip"].str());
+    }
+    text
+}

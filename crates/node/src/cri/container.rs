@@ -1,0 +1,650 @@
+//! One instance of a container: created, started and stopped by tasks, with its hooks.
+
+use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_cri::CallError;
+use mizzen_cri::messages::{
+    ContainerConfig as CriContainerConfig, ContainerState, ContainerStatus as CriStatus,
+    ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, RemoveContainerRequest,
+    StartContainerRequest, StopContainerRequest,
+};
+use mizzen_sdk::event::Note;
+use mizzen_value::{Str, Value};
+use parking_lot::Mutex;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::prober::{ProbeRuns, http_hook};
+use super::sandbox::SandboxPhase;
+use super::{CriNode, bare_id, config, volumes};
+use crate::moment::{Moment, past_wall, seconds};
+use crate::pod::spec;
+use crate::runtime::{
+    ContainerConfig, ContainerHandle, ContainerPhase, ContainerStatus, FoundContainer, ProbeResult,
+    ProbeType, StopTimes, Termination,
+};
+
+/// Kubernetes: the shortest time between SIGTERM and SIGKILL (kuberuntime_container.go).
+const MIN_GRACE: Duration = Duration::from_secs(2);
+/// How long a failed stop waits before it is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+/// Kubernetes: the most of a termination message, and of a log that replaces it
+/// (pkg/kubelet/container/runtime.go).
+const MAX_MESSAGE: u64 = 4096;
+const MAX_LOG_BYTES: u64 = 2048;
+const MAX_LOG_LINES: usize = 80;
+
+/// An instance of a container, shared by its handle and its tasks.
+pub(super) struct ContainerCell {
+    pub uid: Str,
+    pub name: Str,
+    /// The restart count.
+    pub attempt: u32,
+    pub state: Mutex<CellState>,
+    pub probes: ProbeRuns,
+}
+
+/// What is known of an instance.
+#[derive(Default)]
+pub(super) struct CellState {
+    /// Its ID, once it was created.
+    pub id: Str,
+    pub image_id: Str,
+    pub phase: CellPhase,
+    events: Vec<Note>,
+    is_cancelled: bool,
+    /// When it is killed, once a stop was requested.
+    kill: Option<Moment>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) enum CellPhase {
+    #[default]
+    Creating,
+    Running {
+        started: Duration,
+    },
+    Ended(CellEnd),
+    Failed {
+        reason: Str,
+        message: String,
+    },
+}
+
+/// The end of an instance; times are by the wall clock.
+#[derive(Debug, Clone)]
+pub(super) struct CellEnd {
+    pub started: Option<Duration>,
+    pub finished: Option<Duration>,
+    pub code: i64,
+    pub reason: Str,
+    pub message: Str,
+}
+
+impl CellEnd {
+    /// An instance that the runtime has lost.
+    pub(super) fn unknown() -> CellEnd {
+        CellEnd {
+            started: None,
+            finished: None,
+            code: 137,
+            reason: Str::new_static("ContainerStatusUnknown"),
+            message: Str::new_static(
+                "The container could not be located when the pod was terminated",
+            ),
+        }
+    }
+
+    fn at(&self, now: Moment) -> Termination {
+        let moment = |wall: Option<Duration>| wall.map(|wall| past_wall(wall, now));
+        Termination {
+            started: moment(self.started),
+            finished: moment(self.finished),
+            code: self.code,
+            reason: self.reason.clone(),
+            message: self.message.clone(),
+        }
+    }
+}
+
+impl CellPhase {
+    fn at(&self, now: Moment) -> ContainerPhase {
+        match self {
+            CellPhase::Creating => ContainerPhase::Creating,
+            CellPhase::Running { started } => ContainerPhase::Running {
+                since: past_wall(*started, now),
+            },
+            CellPhase::Ended(end) => ContainerPhase::Ended(end.at(now)),
+            CellPhase::Failed { reason, message } => ContainerPhase::Failed {
+                reason: reason.clone(),
+                message: message.clone(),
+            },
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self, CellPhase::Running { .. })
+    }
+}
+
+impl ContainerCell {
+    pub(super) fn new(uid: &str, name: &str, attempt: u32) -> ContainerCell {
+        ContainerCell {
+            uid: uid.into(),
+            name: name.into(),
+            attempt,
+            state: Mutex::default(),
+            probes: ProbeRuns::default(),
+        }
+    }
+
+    fn record(&self, note: Note) {
+        self.state.lock().events.push(note);
+    }
+}
+
+/// The wall-clock time of nanoseconds since 1970; `None` if it is not set.
+fn wall(nanos: i64) -> Option<Duration> {
+    let nanos = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0)?;
+    Some(Duration::from_nanos(nanos))
+}
+
+/// The handle of the agent.
+pub(super) struct CriContainer {
+    node: Arc<CriNode>,
+    cell: Arc<ContainerCell>,
+    /// The pod and the specification of the last call, for hooks.
+    spec: Option<Arc<(Value, Value)>>,
+}
+
+impl CriContainer {
+    pub(super) fn new(
+        node: Arc<CriNode>,
+        cell: Arc<ContainerCell>,
+        config: &ContainerConfig,
+    ) -> CriContainer {
+        CriContainer {
+            node,
+            cell,
+            spec: Some(Arc::new((config.pod.clone(), config.container.clone()))),
+        }
+    }
+}
+
+impl ContainerHandle for CriContainer {
+    fn status(&self, now: Moment) -> ContainerStatus {
+        let state = self.cell.state.lock();
+        ContainerStatus {
+            state: state.phase.at(now),
+            usable: state.phase.is_running(),
+            changes_at: None,
+            id: match state.id.is_empty() {
+                true => Str::default(),
+                false => self.node.full_id(&state.id),
+            },
+            image_id: state.image_id.clone(),
+        }
+    }
+
+    fn stop(&mut self, StopTimes { now, kill, .. }: StopTimes) {
+        let is_first = {
+            let mut state = self.cell.state.lock();
+            if !state.phase.is_running() || state.kill.is_some_and(|before| before <= kill) {
+                return;
+            }
+            state.kill.replace(kill).is_none()
+        };
+        let (node, cell) = (self.node.clone(), self.cell.clone());
+        let grace = kill.saturating_since(now);
+        let spec = self.spec.clone().filter(|_| is_first);
+        tokio::spawn(async move { node.stop_container(cell, grace, spec).await });
+    }
+
+    fn update(&mut self, config: &ContainerConfig) {
+        self.spec = Some(Arc::new((config.pod.clone(), config.container.clone())));
+    }
+
+    fn cancel(&mut self) {
+        self.cell.state.lock().is_cancelled = true;
+    }
+
+    fn take_events(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.cell.state.lock().events)
+    }
+
+    fn probe(&self, probe: ProbeType, config: &ContainerConfig, at: Moment) -> Option<ProbeResult> {
+        self.node.clone().probe(&self.cell, probe, config, at)
+    }
+}
+
+impl CriNode {
+    /// Starts a new instance.
+    pub(super) fn start_container(self: Arc<Self>, config: &ContainerConfig) -> Arc<ContainerCell> {
+        let (pod, spec) = (config.pod, config.container);
+        let (uid, name) = (pod["metadata"]["uid"].str(), spec["name"].str());
+        let cell = Arc::new(ContainerCell::new(uid, name, config.n_restarts));
+        self.with_pod(pod, |record| {
+            record.pulls.remove(name);
+            record.containers.push(cell.clone());
+        });
+        let mounts = volumes::mounts(pod, spec, config.inputs.variables.as_ref(), &self.paths);
+        let made = match mounts {
+            Ok(mounts) => Ok(config::container(config, &self.node, mounts, &self.paths)),
+            Err(error) => Err(error.to_string()),
+        };
+        let (pod, spec, started) = (pod.clone(), spec.clone(), cell.clone());
+        tokio::spawn(async move {
+            let failed = match made {
+                Ok(made) => self.run_container(&pod, &spec, made, &started).await,
+                Err(message) => Err(StartError::new("CreateContainerConfigError", message)),
+            };
+            if let Err(StartError { reason, message }) = failed {
+                started.state.lock().phase = CellPhase::Failed { reason, message };
+            }
+            self.remove_old_instances(&started).await;
+            self.wake_pod(&started.uid);
+        });
+        cell
+    }
+
+    /// Creates and starts a container, and runs its postStart hook.
+    async fn run_container(
+        &self,
+        pod: &Value,
+        spec: &Value,
+        made: CriContainerConfig,
+        cell: &ContainerCell,
+    ) -> Result<(), StartError> {
+        let id = self.create_container(pod, made, cell).await?;
+        if cell.state.lock().is_cancelled {
+            self.remove_container(&id).await;
+            return Err(StartError::new("CreateContainerError", "cancelled".into()));
+        }
+        let start = StartContainerRequest {
+            container_id: id.as_str().into(),
+        };
+        if let Err(error) = self.client.call(start).await {
+            cell.record(Note::warning(
+                "Failed",
+                "",
+                format!("Error: {}", error.message),
+            ));
+            return match self.refresh(cell).await {
+                // The runtime has it as exited with code 128.
+                Ok(()) if !cell.state.lock().phase.is_running() => Ok(()),
+                _ => Err(StartError::new("RunContainerError", error.message)),
+            };
+        }
+        if let Err(message) = self.run_hook(pod, spec, "postStart", cell).await {
+            let note = Note::warning("FailedPostStartHook", "", message);
+            cell.record(note);
+            cell.record(Note::normal("Killing", "", "FailedPostStartHook"));
+            let grace = spec::grace(pod);
+            let _ = self.stop_by_id(&id, grace).await;
+        }
+        let cancelled = cell.state.lock().is_cancelled;
+        if cancelled {
+            self.remove_container(&id).await;
+            return Err(StartError::new("CreateContainerError", "cancelled".into()));
+        }
+        let refreshed = self.refresh(cell).await;
+        refreshed.map_err(|error| StartError::new("RunContainerError", error.message))
+    }
+
+    async fn create_container(
+        &self,
+        pod: &Value,
+        made: CriContainerConfig,
+        cell: &ContainerCell,
+    ) -> Result<Str, StartError> {
+        let failed = |message: String| StartError::new("CreateContainerError", message);
+        let (sandbox, attempt) = {
+            let pods = self.pods.lock();
+            let record = pods.get(&cell.uid);
+            let sandbox = record.map(|record| record.sandbox.clone());
+            match sandbox.map(|sandbox| (sandbox.phase, sandbox.n_attempts)) {
+                Some((SandboxPhase::Ready { id, .. }, n)) => (id, n.saturating_sub(1)),
+                _ => return Err(failed("the sandbox of the pod has gone".into())),
+            }
+        };
+        let message = self.paths.termination(&cell.uid, &cell.name, cell.attempt);
+        let prepared = spawn_blocking(move || make_file(&message)).await;
+        prepared
+            .map_err(|error| failed(error.to_string()))?
+            .map_err(|error| failed(format!("cannot make the termination message: {error}")))?;
+        let create = CreateContainerRequest {
+            pod_sandbox_id: sandbox.as_str().into(),
+            config: Some(made),
+            sandbox_config: Some(config::sandbox(pod, &self.node, attempt, &self.paths)),
+        };
+        let created = self.client.call(create).await;
+        let id = Str::from(created.map_err(|error| failed(error.message))?.container_id);
+        let mut state = cell.state.lock();
+        state.id = id.clone();
+        state
+            .events
+            .push(Note::normal("Created", "", "Container created"));
+        Ok(id)
+    }
+
+    /// Reads the status of an instance.
+    pub(super) async fn refresh(&self, cell: &ContainerCell) -> Result<(), CallError> {
+        let id = cell.state.lock().id.clone();
+        let request = ContainerStatusRequest {
+            container_id: id.as_str().into(),
+            verbose: false,
+        };
+        let phase = match self.client.call(request).await {
+            Ok(response) => {
+                let status = response.status.unwrap_or_default();
+                cell.state.lock().image_id = status.image_ref.as_str().into();
+                self.phase(&status, cell).await
+            }
+            Err(error) if error.is_not_found() => CellPhase::Ended(CellEnd::unknown()),
+            Err(error) => return Err(error),
+        };
+        cell.state.lock().phase = phase;
+        Ok(())
+    }
+
+    async fn phase(&self, status: &CriStatus, cell: &ContainerCell) -> CellPhase {
+        let started = wall(status.started_at);
+        match status.state() {
+            ContainerState::Created => CellPhase::Creating,
+            ContainerState::Running => CellPhase::Running {
+                started: started
+                    .or_else(|| wall(status.created_at))
+                    .unwrap_or_default(),
+            },
+            ContainerState::Unknown => CellPhase::Ended(CellEnd::unknown()),
+            ContainerState::Exited => {
+                let usual = if status.exit_code == 0 {
+                    "Completed"
+                } else {
+                    "Error"
+                };
+                let reason = match status.reason.as_str() {
+                    "" => Str::new_static(usual),
+                    reason => reason.into(),
+                };
+                let finished = wall(status.finished_at);
+                let message = self.termination_message(status, cell).await;
+                CellPhase::Ended(CellEnd {
+                    // A runtime may notice the start of a short process after its end.
+                    started: match (started, finished) {
+                        (Some(started), Some(finished)) => Some(started.min(finished)),
+                        _ => started,
+                    },
+                    finished,
+                    code: status.exit_code.into(),
+                    reason,
+                    message,
+                })
+            }
+        }
+    }
+
+    /// Kubernetes: the file of the container, or the end of its log (kuberuntime_container.go,
+    /// `getTerminationMessage`); before it the message of the runtime.
+    async fn termination_message(&self, status: &CriStatus, cell: &ContainerCell) -> Str {
+        let file = self.paths.termination(&cell.uid, &cell.name, cell.attempt);
+        let policy = status.annotations.get(config::TERMINATION_POLICY);
+        let falls_back =
+            policy.is_some_and(|policy| policy == "FallbackToLogsOnError") && status.exit_code != 0;
+        let log = PathBuf::from(&status.log_path);
+        let read = spawn_blocking(move || {
+            let text = read_end(&file, MAX_MESSAGE, true);
+            match text.is_empty() && falls_back {
+                true => log_tail(&read_end(&log, 4 * MAX_LOG_BYTES, false)),
+                false => text,
+            }
+        });
+        let text = read.await.unwrap_or_default();
+        match status.message.as_str() {
+            "" => text.into(),
+            message => format!("{message}: {text}").trim_end_matches(": ").into(),
+        }
+    }
+
+    /// Runs the preStop hook and stops a container within its grace period.
+    async fn stop_container(
+        self: Arc<Self>,
+        cell: Arc<ContainerCell>,
+        grace: Duration,
+        spec: Option<Arc<(Value, Value)>>,
+    ) {
+        let deadline = Instant::now() + grace;
+        if let Some((pod, spec)) = spec.as_deref() {
+            let hook = self.run_hook(pod, spec, "preStop", &cell);
+            if let Ok(Err(message)) = timeout(grace, hook).await {
+                cell.record(Note::warning("FailedPreStopHook", "", message));
+            }
+        }
+        let id = cell.state.lock().id.clone();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.stop_by_id(&id, left.max(MIN_GRACE)).await {
+                Ok(()) => break,
+                Err(error) => {
+                    tracing::warn!(%error, container = %cell.name, "cannot stop a container, retrying")
+                }
+            }
+            sleep(RETRY).await;
+        }
+        let _ = self.refresh(&cell).await;
+        self.wake_pod(&cell.uid);
+    }
+
+    async fn stop_by_id(&self, id: &str, grace: Duration) -> Result<(), CallError> {
+        let stop = StopContainerRequest {
+            container_id: id.into(),
+            timeout: grace.as_millis().div_ceil(1000) as i64,
+        };
+        match self.client.call(stop).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn remove_container(&self, id: &str) {
+        let remove = RemoveContainerRequest {
+            container_id: id.into(),
+        };
+        if let Err(error) = self.client.call(remove).await {
+            tracing::debug!(%error, container = id, "cannot remove a container");
+        }
+    }
+
+    /// Kubernetes: of dead instances the last one is kept (pkg/kubelet/kuberuntime, gc).
+    async fn remove_old_instances(&self, cell: &ContainerCell) {
+        let mut old = Vec::new();
+        if let Some(record) = self.pods.lock().get_mut(&cell.uid) {
+            record.containers.retain(|other| {
+                let is_old = other.name == cell.name && other.attempt + 1 < cell.attempt;
+                // A failed creation has no container.
+                let is_void = std::ptr::eq(&**other, cell)
+                    && matches!(other.state.lock().phase, CellPhase::Failed { .. });
+                if is_old {
+                    old.push(other.clone());
+                }
+                !is_old && !is_void
+            });
+        }
+        for other in old {
+            let id = other.state.lock().id.clone();
+            self.remove_container(&id).await;
+            let message = self
+                .paths
+                .termination(&other.uid, &other.name, other.attempt);
+            let _ = spawn_blocking(move || fs::remove_file(message)).await;
+        }
+    }
+
+    /// Runs a hook of a container; the error is the message of its Event.
+    async fn run_hook(
+        &self,
+        pod: &Value,
+        spec: &Value,
+        name: &str,
+        cell: &ContainerCell,
+    ) -> Result<(), String> {
+        let hook = &spec["lifecycle"][name];
+        if !hook["sleep"].is_null() {
+            sleep(seconds(&hook["sleep"]["seconds"])).await;
+        }
+        if !hook["exec"].is_null() {
+            let command = hook["exec"]["command"].list().iter();
+            let exec = ExecSyncRequest {
+                container_id: cell.state.lock().id.as_str().into(),
+                cmd: command.map(|word| word.str().to_owned()).collect(),
+                timeout: 0,
+            };
+            let ended = self.client.call(exec).await;
+            let ended = ended.map_err(|error| format!("{name}Hook failed: {error}"))?;
+            if ended.exit_code != 0 {
+                let code = ended.exit_code;
+                return Err(format!("{name}Hook failed: command exited with {code}"));
+            }
+        }
+        if !hook["httpGet"].is_null() {
+            let address = self.pod_address(pod);
+            let called = http_hook(spec, &hook["httpGet"], &address).await;
+            called.map_err(|error| format!("{name}Hook failed: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// The address at which a pod is reached from its node.
+    pub(super) fn pod_address(&self, pod: &Value) -> String {
+        let pods = self.pods.lock();
+        let record = pods.get(pod["metadata"]["uid"].str());
+        match record.map(|record| &record.sandbox.phase) {
+            Some(SandboxPhase::Ready { address, .. }) if !address.is_empty() => address.to_string(),
+            _ => match pod["status"]["podIP"].str() {
+                "" => "127.0.0.1".into(),
+                address => address.into(),
+            },
+        }
+    }
+
+    /// The latest instance of a container that was found.
+    pub(super) fn find_container(
+        &self,
+        pod: &Value,
+        container: &str,
+        now: Moment,
+    ) -> Option<FoundContainer> {
+        let pods = self.pods.lock();
+        let record = pods.get(pod["metadata"]["uid"].str())?;
+        let mut instances = record.containers.iter().rev();
+        let found = instances.find(|cell| cell.name == container)?;
+        let last = instances.find(|cell| cell.name == container);
+        let last = last.and_then(|cell| {
+            let state = cell.state.lock();
+            match &state.phase {
+                CellPhase::Ended(end) => Some((self.full_id(&state.id), end.at(now))),
+                _ => None,
+            }
+        });
+        let state = found.state.lock();
+        Some(FoundContainer {
+            n_restarts: found.attempt,
+            id: self.full_id(&state.id),
+            state: state.phase.at(now),
+            image_id: state.image_id.clone(),
+            last,
+        })
+    }
+
+    /// The running instance to which the agent attaches after its start.
+    pub(super) fn adopted_container(&self, config: &ContainerConfig) -> Option<Arc<ContainerCell>> {
+        let pods = self.pods.lock();
+        let record = pods.get(config.pod["metadata"]["uid"].str())?;
+        let name = config.container["name"].str();
+        let mut instances = record.containers.iter().rev();
+        instances.find(|cell| cell.name == name).cloned()
+    }
+
+    /// The log of the instance of an ID.
+    pub(super) fn log_file(&self, pod: &Value, container: &str, id: &str) -> Option<PathBuf> {
+        let metadata = &pod["metadata"];
+        let uid = metadata["uid"].str();
+        let attempt = {
+            let pods = self.pods.lock();
+            let mut instances = pods.get(uid)?.containers.iter();
+            let found = instances
+                .find(|cell| cell.name == container && cell.state.lock().id == bare_id(id));
+            found?.attempt
+        };
+        let dir = self
+            .paths
+            .pod_logs(metadata["namespace"].str(), metadata["name"].str(), uid);
+        Some(dir.join(config::log_name(container, attempt)))
+    }
+
+    /// Syncs a pod by UID.
+    pub(super) fn wake_pod(&self, uid: &str) {
+        self.update_pod(uid, |_| {});
+    }
+}
+
+/// Why an instance did not start.
+struct StartError {
+    reason: Str,
+    message: String,
+}
+
+impl StartError {
+    fn new(reason: &'static str, message: String) -> StartError {
+        StartError {
+            reason: Str::new_static(reason),
+            message,
+        }
+    }
+}
+
+/// Makes the file of a termination message, which any user may write.
+fn make_file(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(path, "")?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))
+}
+
+/// The first or the last bytes of a file; nothing if it cannot be read.
+fn read_end(path: &Path, most: u64, from_start: bool) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        if !from_start {
+            file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+        }
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+/// The last lines of a log, without what the runtime adds to each.
+fn log_tail(text: &str) -> String {
+    let content = |line: &str| line.splitn(4, ' ').nth(3).map(str::to_owned);
+    let lines: Vec<String> = text.lines().filter_map(content).collect();
+    let from = lines.len().saturating_sub(MAX_LOG_LINES);
+    let mut tail: String = lines[from..]
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let mut cut = tail.len().saturating_sub(MAX_LOG_BYTES as usize);
+    while !tail.is_char_boundary(cut) {
+        cut += 1;
+    }
+    tail.split_off(cut)
+}

@@ -1,0 +1,317 @@
+//! Real containers: a [`ContainerRuntime`] on the container runtime interface (CRI).
+//!
+//! | part | what it has |
+//! |---|---|
+//! | `config` | the configuration of sandboxes and containers, from a pod |
+//! | `volumes` | volumes as directories |
+//! | `sandbox` | the sandbox of a pod: created, stopped, removed |
+//! | `image` | images by pull policy |
+//! | `container` | one instance of a container: created, started, stopped; its hooks |
+//! | `prober` | probes and HTTP hooks |
+//! | `relist` | what has changed in the runtime, by events and by lists |
+//! | `adopt` | what was there before the agent started |
+//! | `network` | the CNI configuration, where there is none |
+//! | `machine` | capacity and name of the machine |
+//! | `stream` | exec, attach and port-forward |
+//!
+//! Each task works for one pod and writes its result into the table of pods ([`CriNode::pods`]);
+//! then it wakes the agent. No lock is held across a call.
+//!
+//! Invariant: a sandbox and its containers have the labels of their pod and of this node. With them
+//! an agent finds them again, and never touches those of another program.
+
+mod adopt;
+mod config;
+mod container;
+mod image;
+mod machine;
+mod network;
+mod prober;
+mod relist;
+mod sandbox;
+mod stream;
+mod volumes;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::BoxFuture;
+pub use mizzen_cri::ConnectError;
+use mizzen_cri::CriClient;
+use mizzen_sdk::Key;
+use mizzen_sdk::event::Note;
+use mizzen_value::{Str, Value};
+use parking_lot::Mutex;
+
+use crate::moment::Moment;
+use crate::pod::inputs::VolumeContents;
+use crate::runtime::{
+    Attach, Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerRuntime,
+    ContainerUsage, Exec, FoundContainer, ImageState, LogLine, MachineInfo, PodConnection,
+    SandboxState, Stdio, Unacceptable, Wake,
+};
+use config::NodePaths;
+use container::{ContainerCell, CriContainer};
+use image::Pull;
+use sandbox::Sandbox;
+
+/// The configuration of a node with real containers.
+#[derive(Debug, Clone)]
+pub struct CriOptions {
+    /// The socket of the runtime, such as `unix:///run/containerd/containerd.sock`.
+    pub endpoint: String,
+    /// The name of the node.
+    pub node: String,
+    /// The directory of pods: volumes and termination messages.
+    pub root: PathBuf,
+    /// The directory of logs.
+    pub logs: PathBuf,
+    /// The directory in which the runtime expects its CNI configuration.
+    pub network: PathBuf,
+}
+
+/// A runtime with real containers. It is cheap to clone.
+#[derive(Clone)]
+pub struct CriRuntime(Arc<CriNode>);
+
+/// What all tasks share.
+pub(crate) struct CriNode {
+    client: CriClient,
+    node: String,
+    paths: NodePaths,
+    network: PathBuf,
+    wake: OnceLock<Wake>,
+    /// All pods that the runtime has or should have, by UID.
+    pods: Mutex<HashMap<Str, PodRecord>>,
+    health: Mutex<Result<(), String>>,
+}
+
+/// A pod in the runtime.
+struct PodRecord {
+    key: Key,
+    sandbox: Sandbox,
+    /// The instances of containers, oldest first.
+    containers: Vec<Arc<ContainerCell>>,
+    /// Pulls by container.
+    pulls: HashMap<Str, Pull>,
+    events: Vec<Note>,
+}
+
+impl PodRecord {
+    fn new(key: Key) -> PodRecord {
+        PodRecord {
+            key,
+            sandbox: Sandbox::default(),
+            containers: Vec::new(),
+            pulls: HashMap::new(),
+            events: Vec::new(),
+        }
+    }
+}
+
+impl CriRuntime {
+    /// Whether a usable runtime is at an endpoint.
+    pub async fn check(endpoint: &str) -> Result<(), ConnectError> {
+        CriClient::connect(endpoint).await.map(drop)
+    }
+
+    /// Connects to the runtime and finds the pods that it runs for this node.
+    pub async fn connect(options: CriOptions) -> Result<CriRuntime, ConnectError> {
+        let client = CriClient::connect(&options.endpoint).await?;
+        let node = Arc::new(CriNode {
+            client,
+            node: options.node,
+            paths: NodePaths {
+                root: options.root,
+                logs: options.logs,
+            },
+            network: options.network,
+            wake: OnceLock::new(),
+            pods: Mutex::default(),
+            health: Mutex::new(Ok(())),
+        });
+        let adopted = node.adopt().await;
+        adopted.map_err(|source| ConnectError::Call {
+            endpoint: node.client.endpoint().into(),
+            source,
+        })?;
+        Ok(CriRuntime(node))
+    }
+
+    /// The capacity of the machine.
+    pub fn capacity(&self) -> Value {
+        machine::capacity(&self.0.paths.root)
+    }
+}
+
+impl CriNode {
+    /// Syncs a pod.
+    fn wake(&self, key: &Key) {
+        if let Some(wake) = self.wake.get() {
+            wake(key.clone());
+        }
+    }
+
+    /// Changes the record of a pod, which is made if there is none.
+    fn with_pod<T>(&self, pod: &Value, change: impl FnOnce(&mut PodRecord) -> T) -> T {
+        let metadata = &pod["metadata"];
+        let mut pods = self.pods.lock();
+        let record = pods.entry(metadata["uid"].str().into());
+        let key = || Key::new(metadata["namespace"].str(), metadata["name"].str());
+        change(record.or_insert_with(|| PodRecord::new(key())))
+    }
+
+    /// Changes the record of a pod, unless it was removed, and syncs the pod.
+    fn update_pod(&self, uid: &str, change: impl FnOnce(&mut PodRecord)) {
+        let key = {
+            let mut pods = self.pods.lock();
+            let Some(record) = pods.get_mut(uid) else {
+                return;
+            };
+            change(record);
+            record.key.clone()
+        };
+        self.wake(&key);
+    }
+
+    /// The container ID in a status.
+    fn full_id(&self, id: &str) -> Str {
+        format!("{}://{id}", self.client.version().runtime_name).into()
+    }
+}
+
+/// The ID without its scheme.
+fn bare_id(id: &str) -> &str {
+    id.split_once("://").map_or(id, |(_, id)| id)
+}
+
+impl ContainerRuntime for CriRuntime {
+    fn version(&self) -> String {
+        let version = self.0.client.version();
+        format!("{}://{}", version.runtime_name, version.runtime_version)
+    }
+
+    fn runs_processes(&self) -> bool {
+        true
+    }
+
+    fn machine(&self) -> Option<MachineInfo> {
+        Some(machine::info())
+    }
+
+    fn run(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.0.clone().follow_runtime())
+    }
+
+    fn on_change(&self, wake: Wake) {
+        // There is one agent.
+        let _ = self.0.wake.set(wake);
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.0.health.lock().clone()
+    }
+
+    fn set_pod_cidr(&self, pod_cidr: &str) {
+        self.0.ensure_network(pod_cidr);
+    }
+
+    fn remove_orphans(&self, uids: &[Str]) {
+        let orphans: Vec<Str> = {
+            let pods = self.0.pods.lock();
+            let known = pods.keys().filter(|uid| !uids.contains(*uid));
+            known.cloned().collect()
+        };
+        for uid in orphans {
+            self.0.clone().remove_pod(&uid);
+        }
+    }
+
+    fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
+        match volumes::unsupported(pod) {
+            None => Ok(()),
+            Some(message) => Err(Unacceptable {
+                reason: "UnsupportedPodSpec",
+                message,
+            }),
+        }
+    }
+
+    fn sandbox(&self, pod: &Value, volumes: &dyn Fn() -> VolumeContents) -> SandboxState {
+        self.0.ensure_sandbox(pod, volumes)
+    }
+
+    fn update_volumes(&self, pod: &Value, volumes: VolumeContents) {
+        self.0.clone().update_volumes(pod, volumes);
+    }
+
+    fn stop_sandbox(&self, pod: &Value) -> bool {
+        self.0.clone().stop_sandbox(pod)
+    }
+
+    fn remove_pod(&self, uid: &str) {
+        self.0.clone().remove_pod(uid);
+    }
+
+    fn take_events(&self, pod: &Value) -> Vec<Note> {
+        let uid = pod["metadata"]["uid"].str();
+        let mut pods = self.0.pods.lock();
+        let record = pods.get_mut(uid);
+        record.map_or_else(Vec::new, |record| std::mem::take(&mut record.events))
+    }
+
+    fn image(&self, pod: &Value, container: &Value, n_tries: u32) -> ImageState {
+        self.0.clone().ensure_image(pod, container, n_tries)
+    }
+
+    fn find(&self, pod: &Value, container: &str, now: Moment) -> Option<FoundContainer> {
+        self.0.find_container(pod, container, now)
+    }
+
+    fn start(&self, config: &ContainerConfig, _now: Moment) -> Box<dyn ContainerHandle> {
+        let cell = match config.since {
+            Some(_) => self.0.adopted_container(config),
+            None => None,
+        };
+        let cell = cell.unwrap_or_else(|| self.0.clone().start_container(config));
+        Box::new(CriContainer::new(self.0.clone(), cell, config))
+    }
+
+    fn logs(&self, _life: &ContainerLife, _now: Moment) -> Vec<LogLine> {
+        Vec::new()
+    }
+
+    fn output(&self, _life: &ContainerLife, _from: Moment, _now: Moment) -> Vec<Chunk> {
+        Vec::new()
+    }
+
+    fn usage(&self, _life: &ContainerLife, _from: Moment, _to: Moment) -> Option<ContainerUsage> {
+        None
+    }
+
+    fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>> {
+        Box::pin(self.0.clone().exec(exec, stdio))
+    }
+
+    fn attach(&self, attach: Attach, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>> {
+        Box::pin(self.0.clone().attach(attach, stdio))
+    }
+
+    fn log_file(&self, pod: &Value, container: &str, id: &str) -> Option<PathBuf> {
+        self.0.log_file(pod, container, id)
+    }
+
+    fn connect(
+        &self,
+        pod: &Value,
+        port: u16,
+    ) -> BoxFuture<'static, io::Result<Box<dyn PodConnection>>> {
+        Box::pin(
+            self.0
+                .clone()
+                .connect(pod["metadata"]["uid"].str().into(), port),
+        )
+    }
+}

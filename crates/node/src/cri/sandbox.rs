@@ -1,0 +1,315 @@
+//! The sandbox of a pod: created with its volumes, stopped after its containers, removed with the
+//! pod.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_cri::CallError;
+use mizzen_cri::messages::{
+    PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StopPodSandboxRequest,
+};
+use mizzen_sdk::event::Note;
+use mizzen_value::{Str, Value};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::{CriNode, config, volumes};
+use crate::pod::inputs::VolumeContents;
+use crate::runtime::SandboxState;
+
+/// Kubernetes: when a pod is synced again after a failure (kubelet.go, `backOffPeriod`).
+const RETRY: Duration = Duration::from_secs(10);
+/// How often a failed removal is retried before it is left to the next start of the agent.
+const REMOVALS: usize = 10;
+
+/// The state of a pod's sandbox.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sandbox {
+    /// How many there were.
+    pub n_attempts: u32,
+    pub phase: SandboxPhase,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum SandboxPhase {
+    /// There is none.
+    #[default]
+    None,
+    /// A task creates it, or waits before it tries again. `is_stopped` if the pod ends meanwhile.
+    Creating { is_stopped: bool },
+    /// Containers can start.
+    Ready { id: Str, address: Str },
+    /// It has ended by itself; its containers ended, too.
+    Lost { id: Str },
+    /// A task stops it.
+    Stopping { id: Str },
+    /// It has stopped.
+    Stopped { id: Str },
+}
+
+impl SandboxPhase {
+    /// Its ID, if there is one.
+    pub(super) fn id(&self) -> Option<&Str> {
+        match self {
+            SandboxPhase::None | SandboxPhase::Creating { .. } => None,
+            SandboxPhase::Ready { id, .. }
+            | SandboxPhase::Lost { id }
+            | SandboxPhase::Stopping { id }
+            | SandboxPhase::Stopped { id } => Some(id),
+        }
+    }
+}
+
+/// Why a sandbox was not created.
+enum CreateError {
+    Mount(String),
+    Call(CallError),
+}
+
+impl CriNode {
+    /// The state of a pod's sandbox; starts a task if there is none.
+    pub(super) fn ensure_sandbox(
+        self: &Arc<Self>,
+        pod: &Value,
+        volumes: &dyn Fn() -> VolumeContents,
+    ) -> SandboxState {
+        let attempt = self.with_pod(pod, |record| {
+            let sandbox = &mut record.sandbox;
+            match &sandbox.phase {
+                SandboxPhase::Ready { address, .. } => Err(SandboxState::Ready {
+                    address: Some(address.clone()),
+                }),
+                SandboxPhase::Creating { .. } | SandboxPhase::Stopping { .. } => {
+                    Err(SandboxState::Pending)
+                }
+                SandboxPhase::None | SandboxPhase::Lost { .. } | SandboxPhase::Stopped { .. } => {
+                    let old = sandbox.phase.id().cloned();
+                    sandbox.phase = SandboxPhase::Creating { is_stopped: false };
+                    sandbox.n_attempts += 1;
+                    Ok((sandbox.n_attempts - 1, old))
+                }
+            }
+        });
+        match attempt {
+            Err(state) => state,
+            Ok((attempt, old)) => {
+                let (node, pod, volumes) = (self.clone(), pod.clone(), volumes());
+                tokio::spawn(node.create_sandbox(pod, volumes, attempt, old));
+                SandboxState::Pending
+            }
+        }
+    }
+
+    async fn create_sandbox(
+        self: Arc<Self>,
+        pod: Value,
+        volumes: VolumeContents,
+        attempt: u32,
+        old: Option<Str>,
+    ) {
+        let uid = pod["metadata"]["uid"].str();
+        if let Some(old) = old {
+            // Its network must be released before another one is made.
+            let _ = self.stop_sandbox_by_id(&old).await;
+        }
+        match self.try_create_sandbox(&pod, volumes, attempt).await {
+            Ok((id, address)) => {
+                let mut must_stop = false;
+                self.update_pod(uid, |record| {
+                    let phase = &mut record.sandbox.phase;
+                    must_stop = *phase == SandboxPhase::Creating { is_stopped: true };
+                    *phase = match must_stop {
+                        true => SandboxPhase::Stopping { id: id.clone() },
+                        false => SandboxPhase::Ready {
+                            id: id.clone(),
+                            address,
+                        },
+                    };
+                });
+                let is_known = self.pods.lock().contains_key(uid);
+                if must_stop {
+                    self.finish_stopping(uid, id).await;
+                } else if !is_known {
+                    self.remove_sandbox(&id).await;
+                }
+            }
+            Err(error) => {
+                let note = match error {
+                    CreateError::Mount(message) => Note::warning("FailedMount", "", message),
+                    CreateError::Call(error) => {
+                        let message = format!("Failed to create pod sandbox: {error}");
+                        Note::warning("FailedCreatePodSandBox", "", message)
+                    }
+                };
+                self.update_pod(uid, |record| record.events.push(note));
+                sleep(RETRY).await;
+                self.update_pod(uid, |record| record.sandbox.phase = SandboxPhase::None);
+            }
+        }
+    }
+
+    async fn try_create_sandbox(
+        &self,
+        pod: &Value,
+        contents: VolumeContents,
+        attempt: u32,
+    ) -> Result<(Str, Str), CreateError> {
+        self.set_up_volumes(pod, contents).await?;
+        let config = config::sandbox(pod, &self.node, attempt, &self.paths);
+        let run = RunPodSandboxRequest {
+            config: Some(config),
+            runtime_handler: String::new(),
+        };
+        let run = self.client.call(run).await.map_err(CreateError::Call)?;
+        let id = Str::from(run.pod_sandbox_id);
+        let address = self.sandbox_address(&id).await.map_err(CreateError::Call)?;
+        let (path, text) = (
+            self.paths.hosts(pod["metadata"]["uid"].str()),
+            config::hosts(pod, &address),
+        );
+        let written = spawn_blocking(move || fs::write(&path, text)).await;
+        match written {
+            Ok(Ok(())) => Ok((id, address)),
+            Ok(Err(error)) => Err(CreateError::Mount(format!(
+                "cannot write /etc/hosts: {error}"
+            ))),
+            Err(error) => Err(CreateError::Mount(error.to_string())),
+        }
+    }
+
+    async fn set_up_volumes(
+        &self,
+        pod: &Value,
+        contents: VolumeContents,
+    ) -> Result<(), CreateError> {
+        let (pod, paths) = (pod.clone(), self.paths.clone());
+        let work = move || {
+            let uid = pod["metadata"]["uid"].str();
+            let dir = paths.pod(uid);
+            fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+            volumes::set_up(&pod, &contents, &paths).map_err(|(volume, error)| {
+                format!("MountVolume.SetUp failed for volume {volume:?} : {error}")
+            })
+        };
+        match spawn_blocking(work).await {
+            Ok(done) => done.map_err(CreateError::Mount),
+            Err(error) => Err(CreateError::Mount(error.to_string())),
+        }
+    }
+
+    /// Writes the files of volumes that have changed.
+    pub(super) fn update_volumes(self: Arc<Self>, pod: &Value, contents: VolumeContents) {
+        let pod = pod.clone();
+        tokio::spawn(async move {
+            if let Err(CreateError::Mount(error)) = self.set_up_volumes(&pod, contents).await {
+                tracing::warn!(
+                    pod = pod["metadata"]["name"].str(),
+                    error,
+                    "cannot update volumes"
+                );
+            }
+        });
+    }
+
+    /// The address of a sandbox; empty on the host network.
+    pub(super) async fn sandbox_address(&self, id: &str) -> Result<Str, CallError> {
+        let request = PodSandboxStatusRequest {
+            pod_sandbox_id: id.into(),
+            verbose: false,
+        };
+        let status = self.client.call(request).await?.status.unwrap_or_default();
+        Ok(status.network.unwrap_or_default().ip.into())
+    }
+
+    /// Stops the sandbox of a pod; true once it has stopped.
+    pub(super) fn stop_sandbox(self: Arc<Self>, pod: &Value) -> bool {
+        let uid: Str = pod["metadata"]["uid"].str().into();
+        let id = {
+            let mut pods = self.pods.lock();
+            let Some(record) = pods.get_mut(&uid) else {
+                return true;
+            };
+            let phase = &mut record.sandbox.phase;
+            match phase {
+                SandboxPhase::None | SandboxPhase::Stopped { .. } => return true,
+                SandboxPhase::Stopping { .. } => return false,
+                SandboxPhase::Creating { is_stopped } => {
+                    *is_stopped = true;
+                    return false;
+                }
+                SandboxPhase::Ready { id, .. } | SandboxPhase::Lost { id } => {
+                    let id = id.clone();
+                    *phase = SandboxPhase::Stopping { id: id.clone() };
+                    id
+                }
+            }
+        };
+        tokio::spawn(async move { self.finish_stopping(&uid, id).await });
+        false
+    }
+
+    async fn finish_stopping(&self, uid: &str, id: Str) {
+        while let Err(error) = self.stop_sandbox_by_id(&id).await {
+            tracing::warn!(%error, sandbox = %id, "cannot stop a sandbox, retrying");
+            sleep(RETRY).await;
+        }
+        self.update_pod(uid, |record| {
+            record.sandbox.phase = SandboxPhase::Stopped { id };
+        });
+    }
+
+    async fn stop_sandbox_by_id(&self, id: &str) -> Result<(), CallError> {
+        let request = StopPodSandboxRequest {
+            pod_sandbox_id: id.into(),
+        };
+        match self.client.call(request).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stops and removes a sandbox with its containers.
+    pub(super) async fn remove_sandbox(&self, id: &str) {
+        for _ in 0..REMOVALS {
+            let request = RemovePodSandboxRequest {
+                pod_sandbox_id: id.into(),
+            };
+            let removed = match self.stop_sandbox_by_id(id).await {
+                Ok(()) => self.client.call(request).await.map(drop),
+                Err(error) => Err(error),
+            };
+            match removed {
+                Err(error) if !error.is_not_found() => {
+                    tracing::warn!(%error, sandbox = %id, "cannot remove a sandbox, retrying");
+                }
+                _ => return,
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Removes all that is left of a pod.
+    pub(super) fn remove_pod(self: Arc<Self>, uid: &str) {
+        let Some(record) = self.pods.lock().remove(uid) else {
+            return;
+        };
+        let (uid, key) = (uid.to_owned(), record.key);
+        let sandbox = record.sandbox.phase.id().cloned();
+        tokio::spawn(async move {
+            // One that is just being created is removed by the task that creates it.
+            if let Some(id) = sandbox {
+                self.remove_sandbox(&id).await;
+            }
+            let dir = self.paths.pod(&uid);
+            let logs = self.paths.pod_logs(key.namespace(), key.name(), &uid);
+            let removed = spawn_blocking(move || {
+                let _ = fs::remove_dir_all(logs);
+                volumes::tear_down(&dir)
+            });
+            if let Ok(Err(error)) = removed.await {
+                tracing::warn!(%error, pod = %key, "cannot remove the directory of a pod");
+            }
+        });
+    }
+}

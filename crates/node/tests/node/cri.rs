@@ -1,0 +1,560 @@
+//! Real containers: a node on a private containerd, against a server in the same process, on real time.
+//!
+//! Pods have addresses of a bridge that the node makes; only this machine dials them.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mizzen_cri::CriClient;
+use mizzen_cri::messages::{ListContainersRequest, ListPodSandboxRequest};
+use mizzen_node::cri::{CriOptions, CriRuntime};
+use mizzen_node::runtime::{ContainerRuntime as _, Exec, Stdio};
+use mizzen_node::{Options, Serving};
+use mizzen_sdk::dynamic::PatchType;
+use mizzen_sdk::resource::{CONFIG_MAPS, NODES, PODS, SECRETS};
+use mizzen_sdk::{Key, Object};
+use mizzen_testing::Cluster;
+use mizzen_value::value;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use crate::containerd::{BUSYBOX, PrivateContainerd};
+use crate::fixtures::{create, delete_pod, events_of, get_pod, show, text};
+use crate::logs::Authority;
+
+/// How long a test waits for a condition.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A cluster with one real node.
+struct RealNode {
+    cluster: Cluster,
+    containerd: PrivateContainerd,
+    authority: Authority,
+    name: &'static str,
+    runtime: CriRuntime,
+}
+
+impl RealNode {
+    /// Starts a node whose pods have addresses of `10.213.N.0/24`; `None` if the machine cannot.
+    async fn start(name: &'static str, n: u8) -> Option<RealNode> {
+        let containerd = PrivateContainerd::start().await?;
+        let authority = Authority::new();
+        let identity = authority.sign("kube-apiserver-kubelet-client");
+        let builder = Cluster::builder().server_only().without_bootstrap();
+        let cluster = builder
+            .real_time()
+            .tune_server(move |options| options.kubelet_client = Some(identity.clone()))
+            .start()
+            .await;
+        let runtime = connect(&containerd, name).await;
+        let mut node = RealNode {
+            cluster,
+            containerd,
+            authority,
+            name,
+            runtime,
+        };
+        node.run_agent().await;
+        node.until("the node is registered", async |node| {
+            let (client, key) = (node.cluster.dynamic_client(), Key::cluster(node.name));
+            client.find(&NODES, &key).await.unwrap().is_some()
+        })
+        .await;
+        let range = value!({ "spec": { "podCIDR": (format!("10.213.{n}.0/24")) } });
+        let client = node.cluster.dynamic_client();
+        client
+            .patch(&NODES, &Key::cluster(name), "", PatchType::Merge, &range)
+            .await
+            .unwrap();
+        Some(node)
+    }
+
+    /// Runs the agent, or restarts it with a new connection to the runtime.
+    async fn run_agent(&mut self) {
+        self.runtime = connect(&self.containerd, self.name).await;
+        let clock = mizzen_sdk::clock::wall_clock();
+        let authority = self.authority.pem();
+        let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority, clock).await;
+        let serving = Mutex::new(Some(serving.unwrap()));
+        let (runtime, name) = (self.runtime.clone(), self.name);
+        let tune = move |options: &mut Options| {
+            options.serving = serving.lock().take();
+            options.capacity = runtime.capacity();
+            options.runtime = Arc::new(runtime.clone());
+            options.prefix = name.into();
+            options.is_numbered = false;
+        };
+        self.cluster
+            .restart_with(|builder| builder.nodes(1).tune_nodes(tune))
+            .await;
+    }
+
+    async fn until(&self, what: &str, holds: impl AsyncFn(&RealNode) -> bool) {
+        let began = Instant::now();
+        while !holds(self).await {
+            if began.elapsed() > PATIENCE {
+                let pods = self.cluster.objects(&PODS, "").await;
+                let pods: Vec<String> = pods.iter().map(show).collect();
+                let mut events = Vec::new();
+                for pod in self.cluster.objects(&PODS, "").await {
+                    events.extend(events_of(&self.cluster, pod.name()).await);
+                }
+                panic!("not in time: {what}\n{pods:#?}\n{events:#?}");
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until the state of a pod contains a text.
+    async fn until_pod(&self, name: &str, wanted: &str) -> Object {
+        self.until(&format!("{name} is {wanted}"), async |node| {
+            show(&get_pod(&node.cluster, name).await).contains(wanted)
+        })
+        .await;
+        get_pod(&self.cluster, name).await
+    }
+
+    /// Creates a pod from its spec.
+    async fn run(&self, name: &str, spec: &str) {
+        let node = self.name;
+        let text = format!("{{metadata: {{name: {name}}}, spec: {{nodeName: {node}, {spec}}}}}");
+        create(&self.cluster, &PODS, &text).await;
+    }
+
+    /// The log of a pod.
+    async fn log(&self, pod: &str, query: &str) -> String {
+        let path = format!("/api/v1/namespaces/default/pods/{pod}/log{query}");
+        let (code, text) = text(&self.cluster, &path).await;
+        assert_eq!(code, 200, "{text}");
+        text
+    }
+
+    /// The output and the exit code of a shell command in the container `c` of a pod.
+    async fn exec(&self, pod: &str, command: &str, input: &'static str) -> (String, String, i64) {
+        let pod = get_pod(&self.cluster, pod).await;
+        let id = pod["status"]["containerStatuses"][0]["containerID"].str();
+        let exec = Exec {
+            id: id.into(),
+            pod: Clone::clone(&pod),
+            container: "c".into(),
+            environment: Default::default(),
+            command: ["sh", "-c", command].map(String::from).to_vec(),
+            now: Arc::new(Default::default),
+        };
+        let (stdout, out) = mpsc::channel(16);
+        let (stderr, err) = mpsc::channel(16);
+        let (stdin, typed) = mpsc::channel(1);
+        stdin
+            .send(Bytes::from_static(input.as_bytes()))
+            .await
+            .unwrap();
+        drop(stdin);
+        let stdio = Stdio {
+            stdin: Some(typed),
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            tty: false,
+            resize: None,
+        };
+        let ended = self.runtime.exec(exec, stdio);
+        let (ended, out, err) = tokio::join!(ended, collect(out), collect(err));
+        (out, err, ended.unwrap())
+    }
+
+    /// The numbers of sandboxes and containers in the runtime.
+    async fn count(&self) -> (usize, usize) {
+        let client = CriClient::connect(&self.containerd.endpoint())
+            .await
+            .unwrap();
+        let sandboxes = client.call(ListPodSandboxRequest::default()).await.unwrap();
+        let containers = client.call(ListContainersRequest::default()).await.unwrap();
+        (sandboxes.items.len(), containers.containers.len())
+    }
+
+    fn volumes_dir(&self) -> std::path::PathBuf {
+        self.containerd.path("node").join("pods")
+    }
+}
+
+async fn connect(containerd: &PrivateContainerd, name: &str) -> CriRuntime {
+    let options = CriOptions {
+        endpoint: containerd.endpoint(),
+        node: name.into(),
+        root: containerd.path("node"),
+        logs: containerd.path("pod-logs"),
+        network: containerd.network_dir(),
+    };
+    CriRuntime::connect(options).await.unwrap()
+}
+
+async fn collect(mut from: mpsc::Receiver<Bytes>) -> String {
+    let mut all = Vec::new();
+    while let Some(part) = from.recv().await {
+        all.extend_from_slice(&part);
+    }
+    String::from_utf8(all).unwrap()
+}
+
+fn container(more: &str) -> String {
+    format!("containers: [{{name: c, image: '{BUSYBOX}', imagePullPolicy: Never, {more}}}]")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_runs_with_its_inputs_and_leaves_nothing_behind() {
+    let Some(node) = RealNode::start("real-a", 1).await else {
+        return;
+    };
+    create(
+        &node.cluster,
+        &CONFIG_MAPS,
+        "{metadata: {name: config}, data: {key: from a file}}",
+    )
+    .await;
+    create(
+        &node.cluster,
+        &SECRETS,
+        "{metadata: {name: secret}, data: {bin: /wD+}}",
+    )
+    .await;
+    let spec = container(
+        "command: [sh, -c, 'echo hello $WHO from $(hostname); cat /config/key; echo; exec sleep 1000'], \
+         env: [{name: NAME, value: web}, {name: WHO, value: $(NAME)}], \
+         volumeMounts: [{name: config, mountPath: /config}, {name: secret, mountPath: /secret}, \
+         {name: empty, mountPath: /data}, {name: info, mountPath: /info}]",
+    );
+    let volumes = "volumes: [{name: config, configMap: {name: config}}, {name: secret, secret: {secretName: secret}}, \
+                   {name: empty, emptyDir: {}}, {name: info, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: \
+                   metadata.name}}]}}], terminationGracePeriodSeconds: 2";
+    node.run("web", &format!("{spec}, {volumes}")).await;
+    let pod = node.until_pod("web", "Running ready=True c=running").await;
+    let address = pod["status"]["podIP"].str();
+    assert!(address.starts_with("10.213.1."), "{address}");
+    let id = pod["status"]["containerStatuses"][0]["containerID"].str();
+    assert!(id.starts_with("containerd://"), "{id}");
+    assert_eq!(
+        node.log("web", "").await,
+        "hello web from web\nfrom a file\n"
+    );
+
+    let (out, err, code) = node
+        .exec(
+            "web",
+            "cat; echo err >&2; cat /info/name; wc -c < /secret/bin; touch /data/x; exit 3",
+            "typed ",
+        )
+        .await;
+    assert_eq!(
+        (out.as_str(), err.as_str(), code),
+        ("typed web3\n", "err\n", 3)
+    );
+
+    let events: BTreeSet<String> = events_of(&node.cluster, "web")
+        .await
+        .iter()
+        .map(|event| event.split(' ').nth(1).unwrap().to_owned())
+        .collect();
+    let expected = ["Created", "Pulled", "Started"].map(String::from);
+    assert_eq!(events, expected.into());
+
+    delete_pod(&node.cluster, "web", None).await;
+    node.until("the pod is deleted", async |node| {
+        node.cluster.objects(&PODS, "").await.is_empty()
+    })
+    .await;
+    node.until("the runtime is empty", async |node| {
+        node.count().await == (0, 0)
+    })
+    .await;
+    node.until("the directories are empty", async |node| {
+        std::fs::read_dir(node.volumes_dir()).unwrap().count() == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_exits_is_restarted_and_its_end_is_kept() {
+    let Some(node) = RealNode::start("real-b", 2).await else {
+        return;
+    };
+    let spec = container(
+        "command: [sh, -c, 'if [ -e /data/x ]; then echo second; exec sleep 1000; fi; touch /data/x; echo first; \
+         echo -n why > /dev/termination-log; exit 3'], volumeMounts: [{name: data, mountPath: /data}]",
+    );
+    node.run(
+        "web",
+        &format!("{spec}, volumes: [{{name: data, emptyDir: {{}}}}]"),
+    )
+    .await;
+    let pod = node
+        .until_pod("web", "Running ready=True c=running+1")
+        .await;
+    let end = &pod["status"]["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!(
+        (
+            end["exitCode"].int(),
+            end["reason"].str(),
+            end["message"].str()
+        ),
+        (3, "Error", "why")
+    );
+    assert_eq!(node.log("web", "").await, "second\n");
+    assert_eq!(node.log("web", "?previous=true").await, "first\n");
+    assert_eq!(node.log("web", "?tailLines=0").await, "");
+
+    node.run(
+        "job",
+        &format!(
+            "restartPolicy: Never, {}",
+            container("command: [sh, -c, 'echo done']")
+        ),
+    )
+    .await;
+    node.until_pod("job", "Succeeded ready=False c=Completed(0)")
+        .await;
+    assert_eq!(node.log("job", "").await, "done\n");
+    let failed = container(
+        "command: [sh, -c, 'echo it failed; exit 1'], terminationMessagePolicy: FallbackToLogsOnError",
+    );
+    node.run("failed", &format!("restartPolicy: Never, {failed}"))
+        .await;
+    let pod = node
+        .until_pod("failed", "Failed ready=False c=Error(1)")
+        .await;
+    let end = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(end["message"].str(), "it failed\n");
+    node.run("odd", &container("command: [/no/such/program]"))
+        .await;
+    node.until_pod("odd", "c=CrashLoopBackOff").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_restarted_adopts_what_runs() {
+    let Some(mut node) = RealNode::start("real-c", 3).await else {
+        return;
+    };
+    node.run(
+        "stays",
+        &container("command: [sh, -c, 'echo once; exec sleep 1000']"),
+    )
+    .await;
+    node.run("ends", &container("command: [sh, -c, 'echo up; while [ ! -e /tmp/end ]; do sleep 0.1; done; rm /tmp/end']"))
+        .await;
+    let before = node.until_pod("stays", "ready=True c=running").await;
+    node.until_pod("ends", "ready=True c=running").await;
+    let id = |pod: &Object| {
+        pod["status"]["containerStatuses"][0]["containerID"]
+            .str()
+            .to_owned()
+    };
+
+    // It ends while no agent watches.
+    let (_, _, code) = node.exec("ends", "touch /tmp/end", "").await;
+    assert_eq!(code, 0);
+    node.run_agent().await;
+    let ended = node.until_pod("ends", "ready=True c=running+1").await;
+    assert_eq!(
+        ended["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"].int(),
+        0
+    );
+    let after = node.until_pod("stays", "ready=True c=running").await;
+    assert_eq!(id(&after), id(&before));
+    assert!(!show(&after).contains('+'), "{}", show(&after));
+    assert_eq!(node.log("stays", "").await, "once\n");
+    // Two sandboxes, two containers, and the dead one.
+    assert_eq!(node.count().await, (2, 3));
+
+    // A pod that is deleted while no agent runs is removed by the next one.
+    node.cluster.restart_with(|builder| builder.nodes(0)).await;
+    delete_pod(&node.cluster, "stays", Some(0)).await;
+    node.run_agent().await;
+    node.until("the orphan is removed", async |node| {
+        node.count().await.0 == 1
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_come_by_their_pull_policy() {
+    let Some(node) = RealNode::start("real-d", 4).await else {
+        return;
+    };
+    node.run(
+        "never",
+        "containers: [{name: c, image: '127.0.0.1:1/none:1', imagePullPolicy: Never}]",
+    )
+    .await;
+    let pod = node.until_pod("never", "c=ErrImageNeverPull").await;
+    let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(
+        waiting["message"].str(),
+        "Container image \"127.0.0.1:1/none:1\" is not present with pull policy of Never"
+    );
+    // Nothing listens at that port of this machine.
+    node.run(
+        "pull",
+        "containers: [{name: c, image: '127.0.0.1:1/none:1', imagePullPolicy: IfNotPresent}]",
+    )
+    .await;
+    node.until_pod("pull", "c=ErrImagePull").await;
+    node.until_pod("pull", "c=ImagePullBackOff").await;
+    let events = events_of(&node.cluster, "pull").await;
+    for expected in [
+        "Normal Pulling spec.containers{c} Pulling image \"127.0.0.1:1/none:1\" x1",
+        "Warning Failed spec.containers{c} Error: ErrImagePull x1",
+        "Warning Failed spec.containers{c} Error: ImagePullBackOff x1",
+    ] {
+        assert!(events.iter().any(|event| event == expected), "{events:#?}");
+    }
+    node.containerd.import(&["127.0.0.1:1/none:1"]);
+    node.until_pod("never", "ready=True c=running").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_and_hooks_run() {
+    let Some(node) = RealNode::start("real-e", 5).await else {
+        return;
+    };
+    let shared = node.containerd.path("shared");
+    let volume = format!(
+        "volumes: [{{name: out, hostPath: {{path: '{}', type: DirectoryOrCreate}}}}]",
+        shared.display()
+    );
+    let spec = container(
+        "command: [sh, -c, 'mkdir /tmp/www; trap \"exit 0\" TERM; httpd -f -p 8080 -h /tmp/www & wait'], \
+         ports: [{name: web, containerPort: 8080}], \
+         startupProbe: {tcpSocket: {port: web}, periodSeconds: 1}, \
+         readinessProbe: {httpGet: {path: /ready, port: web}, periodSeconds: 1, failureThreshold: 1}, \
+         livenessProbe: {exec: {command: [test, '!', -e, /tmp/sick]}, periodSeconds: 1, failureThreshold: 1}, \
+         lifecycle: {postStart: {exec: {command: [touch, /out/started]}}, preStop: {exec: {command: [touch, /out/stopping]}}}, \
+         volumeMounts: [{name: out, mountPath: /out}]",
+    );
+    node.run(
+        "web",
+        &format!("{spec}, {volume}, terminationGracePeriodSeconds: 5"),
+    )
+    .await;
+    node.until_pod("web", "Running ready=False c=unready").await;
+    assert!(shared.join("started").exists());
+    node.exec("web", "touch /tmp/www/ready", "").await;
+    node.until_pod("web", "Running ready=True c=running").await;
+
+    // A port is forwarded from inside the pod.
+    let pod = get_pod(&node.cluster, "web").await;
+    let mut connection = node.runtime.connect(&pod, 8080).await.unwrap();
+    connection
+        .write_all(b"GET /ready HTTP/1.0\r\n\r\n")
+        .await
+        .unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).await.unwrap();
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK") || response.starts_with("HTTP/1.0 200 OK"),
+        "{response}"
+    );
+
+    node.exec("web", "touch /tmp/sick", "").await;
+    node.until_pod("web", "c=unready+1").await;
+    assert!(shared.join("stopping").exists());
+    let events = events_of(&node.cluster, "web").await;
+    let said = |text: &str| events.iter().any(|event| event.contains(text));
+    assert!(
+        said("Readiness probe failed: HTTP probe failed with statuscode: 404"),
+        "{events:#?}"
+    );
+    assert!(
+        said("Container c failed liveness probe, will be restarted"),
+        "{events:#?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn init_containers_and_sidecars_run_in_order() {
+    let Some(node) = RealNode::start("real-f", 6).await else {
+        return;
+    };
+    let one = |name: &str, command: &str, more: &str| {
+        format!(
+            "{{name: {name}, image: '{BUSYBOX}', imagePullPolicy: Never, command: [sh, -c, '{command}'], \
+             volumeMounts: [{{name: data, mountPath: /data}}]{more}}}"
+        )
+    };
+    let spec = format!(
+        "initContainers: [{}, {}, {}], containers: [{}], volumes: [{{name: data, emptyDir: {{medium: Memory, sizeLimit: 1Mi}}}}], \
+         restartPolicy: Never, shareProcessNamespace: true",
+        one("first", "echo first >> /data/log", ""),
+        one(
+            "side",
+            "echo side >> /data/log; trap \"exit 0\" TERM; sleep 1000 & wait",
+            ", restartPolicy: Always"
+        ),
+        one("last", "echo last >> /data/log", ""),
+        one(
+            "c",
+            "echo main >> /data/log; cat /data/log; mount | grep -c \"/data type tmpfs\"",
+            ""
+        ),
+    );
+    node.run("web", &spec).await;
+    node.until_pod("web", "Succeeded").await;
+    let log = node.log("web", "?container=c").await;
+    assert_eq!(log, "first\nside\nlast\nmain\n1\n");
+    // A name that no mount has is refused with a reason.
+    node.run(
+        "claim",
+        &format!(
+            "{}, volumes: [{{name: v, persistentVolumeClaim: {{claimName: x}}}}]",
+            container("")
+        ),
+    )
+    .await;
+    let pod = node.until_pod("claim", "Failed").await;
+    assert_eq!(pod["status"]["reason"].str(), "UnsupportedPodSpec");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_runtime_makes_the_node_unready_and_containers_run_on() {
+    let Some(mut node) = RealNode::start("real-g", 7).await else {
+        return;
+    };
+    let ready = async |node: &RealNode| {
+        let object = node.cluster.object(&NODES, node.name).await;
+        let conditions = object["status"]["conditions"].list().iter();
+        let mut ready = conditions.filter(|condition| condition["type"].str() == "Ready");
+        ready.next().map(|condition| {
+            (
+                condition["status"].str().to_owned(),
+                condition["message"].str().to_owned(),
+            )
+        })
+    };
+    node.run("web", &container("command: [sleep, '1000']"))
+        .await;
+    let before = node.until_pod("web", "ready=True c=running").await;
+    node.until("the node is ready", async |node| {
+        ready(node).await.unwrap().0 == "True"
+    })
+    .await;
+    node.containerd.kill();
+    node.until("the node is not ready", async |node| {
+        let (status, message) = ready(node).await.unwrap();
+        status == "False" && message.starts_with("container runtime is down: ")
+    })
+    .await;
+    node.containerd.launch().await;
+    node.until("the node is ready again", async |node| {
+        ready(node).await.unwrap().0 == "True"
+    })
+    .await;
+    let after = get_pod(&node.cluster, "web").await;
+    assert_eq!(
+        before["status"]["containerStatuses"],
+        after["status"]["containerStatuses"]
+    );
+    let (out, _, code) = node.exec("web", "echo alive", "").await;
+    assert_eq!((out.as_str(), code), ("alive\n", 0));
+}
