@@ -32,7 +32,7 @@ const PLUGIN_DIRS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 const PROGRAM: &str = "/bin/busybox";
 /// The commands of busybox in the image.
 const APPLETS: &str = "cat date echo env false head hostname httpd id kill ls mkdir mount nc nslookup printf ps pwd rm sed \
-                       seq sh sleep sort stat stty tail test touch tr true tty wc wget";
+                       seq sh sleep sort stat stty tail tar test touch tr true tty wc wget";
 
 /// A containerd that runs until it is dropped, with its containers.
 pub struct PrivateContainerd {

@@ -49,8 +49,6 @@ struct NodeHeartbeat {
     lease: String,
     /// Whether the node was deleted.
     is_gone: bool,
-    /// Whether the runtime was healthy when the status was written.
-    was_healthy: bool,
 }
 
 /// A periodic task of a node.
@@ -102,6 +100,9 @@ pub(crate) async fn run_heartbeats(
                 let now = settings.now();
                 let due: Vec<(Moment, HeartbeatTask)> = std::iter::from_fn(|| timers.pop(now)).collect();
                 settings.run_due(&mut heartbeats, &due).await;
+                if settings.runtime.runs_processes() {
+                    settings.report_health(&mut heartbeats, &nodes).await;
+                }
                 for (at, task) in due {
                     timers.add(task.again(at, now), task);
                 }
@@ -173,17 +174,22 @@ impl NodeSettings {
         let renewals: FuturesUnordered<_> =
             living.map(|(_, heartbeat)| self.renew(heartbeat)).collect();
         renewals.for_each(async |outcome| log(outcome)).await;
-        let is_healthy = self.runtime.health().is_ok();
         for (_, task) in due {
-            let (HeartbeatTask::Report(at) | HeartbeatTask::Renew(at)) = task;
-            let heartbeat = &mut heartbeats[*at];
-            let is_due = task.renews().is_none() || heartbeat.was_healthy != is_healthy;
-            if is_due && !heartbeat.is_gone {
-                let reported = self.report(&heartbeat.name, &Value::Null).await;
-                if reported.is_ok() {
-                    heartbeat.was_healthy = is_healthy;
-                }
-                log(reported);
+            if let HeartbeatTask::Report(at) = task
+                && !heartbeats[*at].is_gone
+            {
+                log(self.report(&heartbeats[*at].name, &Value::Null).await);
+            }
+        }
+    }
+
+    /// Writes the status of nodes whose runtime has lost or regained its health. What was written
+    /// last is read from the node, so that no change is missed.
+    async fn report_health(&self, heartbeats: &mut [NodeHeartbeat], nodes: &Store<Object>) {
+        for heartbeat in heartbeats {
+            let node = nodes.get(&Key::cluster(heartbeat.name.as_str()));
+            if node.is_some() {
+                self.on_node_change(heartbeat, node).await;
             }
         }
     }
@@ -220,7 +226,6 @@ impl NodeSettings {
             uid: node.uid().into(),
             lease: String::new(),
             is_gone: false,
-            was_healthy: self.runtime.health().is_ok(),
         };
         self.runtime.set_pod_cidr(node["spec"]["podCIDR"].str());
         self.renew(&mut heartbeat).await?;

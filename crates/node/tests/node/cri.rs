@@ -540,6 +540,17 @@ async fn a_lost_runtime_makes_the_node_unready_and_containers_run_on() {
     })
     .await;
     node.containerd.kill();
+    node.until("the agent has noticed", async |node| {
+        node.runtime.health().is_err()
+    })
+    .await;
+    // A change of the node is one way by which its status is written, renewals of its lease are the other.
+    let label = value!({ "metadata": { "labels": { "changed": "yes" } } });
+    let (client, key) = (node.cluster.dynamic_client(), Key::cluster(node.name));
+    client
+        .patch(&NODES, &key, "", PatchType::Merge, &label)
+        .await
+        .unwrap();
     node.until("the node is not ready", async |node| {
         let (status, message) = ready(node).await.unwrap();
         status == "False" && message.starts_with("container runtime is down: ")
