@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::OptionFuture;
+use futures_util::future::{OptionFuture, join_all};
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::{ClientIdentity, HealthCheck, Http, NonResourceHandlers, Server, Zpages};
@@ -26,6 +26,7 @@ use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtim
 use mizzen_encryption::{EncryptedCodec, Encryption, check_owner};
 use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
+use mizzen_node::cri::CriOptions;
 use mizzen_registry::{Codec, Registry, StorageCodec};
 use mizzen_scheduler::Configuration;
 use mizzen_store::{Encryptor, Health, OpenError, Revision, Store};
@@ -44,6 +45,7 @@ use crate::control_loops::{self, ControlLoops, Dependencies};
 use crate::election::LeaderCandidate;
 use crate::leader_elected_component::LeaderElectedComponent;
 use crate::log;
+use crate::real_node;
 use crate::simulated_nodes::SimulatedNodes;
 use crate::storage_log;
 use crate::storage_size::StorageSize;
@@ -137,6 +139,8 @@ pub(crate) enum Topology {
 pub(crate) struct ControlPlane {
     /// The simulated nodes.
     pub nodes: SimulatedNodes,
+    /// The node with real containers, if there is one.
+    pub real_node: Option<Box<CriOptions>>,
     /// The pod CIDRs, from which nodes get theirs.
     pub pod_ranges: Vec<String>,
     /// The addresses of simulated load balancers.
@@ -341,7 +345,7 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     };
     listen(server.clone(), serving, stop).await;
     if let Some((nodes, loops)) = components {
-        let nodes = OptionFuture::from(nodes.map(LeaderElectedComponent::stop));
+        let nodes = join_all(nodes.into_iter().map(LeaderElectedComponent::stop));
         tokio::join!(loops.stop(), nodes);
     }
     server.close().await;
@@ -659,7 +663,7 @@ impl ControlPlane {
         self,
         server: &Server,
         state: &PersistentState,
-    ) -> Result<(Option<LeaderElectedComponent>, ControlLoops), ComposeError> {
+    ) -> Result<(Vec<LeaderElectedComponent>, ControlLoops), ComposeError> {
         if self.serves_metrics {
             bootstrap_metrics(server)
                 .await
@@ -672,6 +676,7 @@ impl ControlPlane {
         let informers = Arc::new(control_loops::informers(server));
         let ControlPlane {
             nodes,
+            real_node,
             pod_ranges,
             load_balancer_ranges,
             controllers,
@@ -681,7 +686,12 @@ impl ControlPlane {
         let nodes = nodes
             .start(server, &candidate, &state.authority, &informers)
             .await;
-        let nodes = nodes.map_err(ComposeError::Bootstrap)?;
+        let mut nodes = Vec::from_iter(nodes.map_err(ComposeError::Bootstrap)?);
+        if let Some(options) = real_node {
+            let authority = &state.authority;
+            let started = real_node::start(*options, server, &candidate, authority, &informers);
+            nodes.push(started.await.map_err(ComposeError::Bootstrap)?);
+        }
         let dependencies = Dependencies {
             authority: state.authority.clone(),
             signer: state.token_key.clone(),

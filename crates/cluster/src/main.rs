@@ -15,6 +15,7 @@ mod envtest;
 mod failure;
 mod leader_elected_component;
 mod log;
+mod real_node;
 mod rest_client_metrics;
 mod service_account_client;
 mod simulated_nodes;
@@ -52,7 +53,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Subcommands {
-    /// Run the control plane with simulated nodes
+    /// Run the control plane with nodes, simulated or real
     ///
     /// It prints a line when it is ready, and stops on Ctrl-C. With --detach it runs in the background, until `mizzen down`.
     Up(command::Up),
@@ -70,7 +71,7 @@ enum Subcommands {
     Apiserver(command::Apiserver),
     /// Run only the controllers, against any Kubernetes API server
     Controllers(command::Controllers),
-    /// Run only simulated nodes, against any Kubernetes API server
+    /// Run only nodes, simulated or real, against any Kubernetes API server
     Node(command::NodeCommand),
     /// Make the directory of a new operator
     Init(command::Init),

@@ -78,7 +78,7 @@ impl SimulatedNodes {
 }
 
 /// Informer handlers that are removed when this is dropped.
-struct ScopedInformers(Factory);
+pub(crate) struct ScopedInformers(pub Factory);
 
 impl Drop for ScopedInformers {
     fn drop(&mut self) {

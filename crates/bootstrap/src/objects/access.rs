@@ -239,7 +239,7 @@ mod tests {
             [
                 r#"{"verbs":["list","watch"],"resources":["nodes","pods","services"],"apiGroups":[""]}"#,
                 r#"{"verbs":["create"],"resources":["leases"],"apiGroups":["coordination.k8s.io"]}"#,
-                r#"{"verbs":["get","update"],"resources":["leases"],"apiGroups":["coordination.k8s.io"],"resourceNames":["node-nodes.mizzen.dev"]}"#,
+                r#"{"verbs":["get","update"],"resources":["leases"],"apiGroups":["coordination.k8s.io"],"resourceNames":["cri-nodes.mizzen.dev","node-nodes.mizzen.dev"]}"#,
                 r#"{"verbs":["create","patch"],"resources":["events"],"apiGroups":[""]}"#,
             ]
         );

@@ -34,6 +34,9 @@ pub(crate) enum LeadError {
         /// What is wrong with it.
         why: String,
     },
+    /// Real containers cannot run.
+    #[error(transparent)]
+    NodeRuntime(#[from] super::node_runtime::RuntimeError),
     /// The secure port cannot be served.
     #[error(transparent)]
     Serve(#[from] ComposeError),

@@ -24,6 +24,7 @@ mod load_balancers;
 mod man;
 mod node;
 mod node_ipam;
+mod node_runtime;
 mod periods;
 mod place_args;
 mod restore;

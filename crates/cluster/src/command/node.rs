@@ -1,13 +1,14 @@
-//! `mizzen node`: only simulated nodes, against any API server.
+//! `mizzen node`: only nodes, simulated or this machine, against any API server.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use mizzen_apiserver::{ComponentHealth, HealthCheck, HealthEndpoint};
 use mizzen_node as node;
+use mizzen_node::cri::CriRuntime;
 use mizzen_object::validate::names::{is_dns1123_subdomain, is_qualified_name};
 use mizzen_sdk::clock::wall_clock;
 use mizzen_sdk::dynamic::DynamicClient;
@@ -20,6 +21,7 @@ use tokio::time::sleep;
 
 use super::component::LogArgs;
 use super::lead::{self, LeadError};
+use super::node_runtime::{NodeRuntimeArgs, RuntimeError};
 use super::secure_serving::{SecureServingArgs, ServedComponent};
 use crate::component_server::{ComponentStatus, Ping, ShutdownCheck};
 use crate::connect::connect;
@@ -31,11 +33,12 @@ const N_CHECKED: usize = 32;
 /// The polling interval.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Run only simulated nodes, against any Kubernetes API server
+/// Run only nodes, simulated or real, against any Kubernetes API server
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  mizzen node --kubeconfig ./data/admin.kubeconfig --nodes 50 --name edge \
-                        --capacity cpu=8,memory=16Gi,pods=110\n  kubectl --kubeconfig ./data/admin.kubeconfig get nodes"
+                        --capacity cpu=8,memory=16Gi,pods=110\n  kubectl --kubeconfig ./data/admin.kubeconfig get nodes\n\n  \
+                        sudo mizzen node --kubeconfig ./data/admin.kubeconfig --node-runtime cri"
 )]
 pub(crate) struct NodeCommand {
     /// Connect to the API server with this kubeconfig file
@@ -55,18 +58,11 @@ pub(crate) struct NodeCommand {
     #[arg(long, value_name = "NAME=AMOUNT,…", default_value = "", value_parser = capacity)]
     capacity: Value,
     #[command(flatten)]
+    runtime: NodeRuntimeArgs,
+    #[command(flatten)]
     serving: SecureServingArgs,
     #[command(flatten)]
     log: LogArgs,
-}
-
-/// A container runtime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Runtime {
-    /// The best runtime that is available
-    Auto,
-    /// Simulated containers that run no process
-    Simulated,
 }
 
 impl NodeCommand {
@@ -79,19 +75,33 @@ impl NodeCommand {
             self.serving
                 .serve(self.served_component(&status), &status)
                 .await?;
-            let mut options = node::Options::simulated(client.clone(), self.nodes as usize);
-            options.prefix = self.name;
-            options.capacity = self.capacity;
+            let real_node = self.runtime.real_node().await?;
+            let is_real = real_node.is_some();
+            let mut options = match real_node {
+                Some(real_node) => {
+                    let name = real_node.node.clone();
+                    let runtime = CriRuntime::connect(real_node).await;
+                    let runtime = runtime.map_err(RuntimeError::from)?;
+                    node::Options::cri(client.clone(), &name, runtime)
+                }
+                None => {
+                    let mut options = node::Options::simulated(client.clone(), self.nodes as usize);
+                    options.prefix = self.name;
+                    options.capacity = self.capacity;
+                    options
+                }
+            };
             options.address = self.address;
             options.metrics = status.metrics().clone();
             let lease = ComponentLease::for_nodes(&options.prefix);
             lead::lead(client.clone(), Some(lease), &status, async {
                 options.serving = bind_serving(&client, &options).await;
-                let registered =
-                    wait_until_registered(&client, options.prefix.clone(), options.n_nodes);
+                let registered = wait_until_registered(&client, &options);
+                let name = options.prefix.clone();
                 let announce = async {
                     registered.await;
                     match self.nodes {
+                        _ if is_real => print_error!("node {name} is running"),
                         1 => print_error!("1 simulated node is running"),
                         n => print_error!("{n} simulated nodes are running"),
                     }
@@ -150,15 +160,30 @@ pub(crate) fn capacity(text: &str) -> Result<Value, String> {
 }
 
 /// Waits until the nodes have renewed their leases. They register in order, some at a time: when the last have, all have.
-async fn wait_until_registered(client: &kube::Client, prefix: String, n_nodes: usize) {
+fn wait_until_registered(
+    client: &kube::Client,
+    options: &node::Options,
+) -> impl Future<Output = ()> + use<> {
+    let name = |at: usize| match options.is_numbered {
+        true => format!("{}-{at}", options.prefix),
+        false => options.prefix.clone(),
+    };
+    let n_nodes = options.n_nodes;
+    let checked = n_nodes.saturating_sub(N_CHECKED)..n_nodes;
+    let names: Vec<String> = checked.map(name).collect();
+    let client = client.clone();
+    async move { wait_for_leases(&client, names).await }
+}
+
+async fn wait_for_leases(client: &kube::Client, names: Vec<String>) {
     let (api, began) = (
         DynamicClient::new(client.clone()),
         wall_clock()().as_second(),
     );
     let renewed =
         |lease: Option<Object>| lease.and_then(|lease| to_unix(lease.at("spec.renewTime").str()));
-    for at in n_nodes.saturating_sub(N_CHECKED)..n_nodes {
-        let key = Key::new("kube-node-lease", format!("{prefix}-{at}"));
+    for name in names {
+        let key = Key::new("kube-node-lease", name);
         while !matches!(api.find(&LEASES, &key).await.map(renewed), Ok(Some(at)) if at >= began) {
             sleep(POLL).await;
         }

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use mizzen_controllers::{NodeMasks, RangeError, check_range};
+use mizzen_node::cri::CriOptions;
 use mizzen_scheduler::Configuration;
 use mizzen_value::Value;
+use tokio::runtime::Builder;
 
 use super::load_balancers::LoadBalancerArgs;
-use super::node::{Runtime, capacity};
+use super::node::capacity;
+use super::node_runtime::{NodeRuntimeArgs, RuntimeError};
 use super::{DetachError, ServerArgs, detach, scheduler};
 use crate::clusters::{
     BusyCluster, ChangeKubeconfigError, ClusterDirectory, ClusterDirectoryError, ClusterName,
@@ -18,7 +21,7 @@ use crate::clusters::{
 use crate::compose::{self, ComposeError, ControlPlane, EnabledControllers, Topology};
 use crate::simulated_nodes::SimulatedNodes;
 
-/// Run the control plane with simulated nodes
+/// Run the control plane with nodes, simulated or real
 #[derive(Args)]
 #[command(after_help = "Example:\n  mizzen up --data-dir ./data --nodes 3\n  \
                         kubectl --kubeconfig ./data/admin.kubeconfig get nodes\n\n  \
@@ -43,9 +46,9 @@ pub(crate) struct Up {
     /// Run as the process in the background, which logs to this file
     #[arg(long, value_name = "FILE", hide = true)]
     detached_log: Option<PathBuf>,
-    /// Run this many simulated nodes
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    nodes: u32,
+    /// Run this many simulated nodes [default: 1, or 0 with --node-runtime cri]
+    #[arg(long, value_name = "N")]
+    nodes: Option<u32>,
     /// Allocate pod CIDRs of nodes from these ranges, at most one per IP family; empty allocates none [default:
     /// 10.244.0.0/16, or a larger one for more than 256 nodes]
     #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = pod_range)]
@@ -53,9 +56,8 @@ pub(crate) struct Up {
     /// Set the capacity of each node; other resources keep the defaults cpu=8, memory=32Gi, pods=110
     #[arg(long, value_name = "NAME=AMOUNT,…", default_value = "", value_parser = capacity)]
     node_capacity: Value,
-    /// Run containers with this runtime
-    #[arg(long, value_name = "RUNTIME", default_value = "auto")]
-    node_runtime: Runtime,
+    #[command(flatten)]
+    runtime: Box<NodeRuntimeArgs>,
     /// Configure the scheduler by this KubeSchedulerConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
@@ -101,9 +103,19 @@ pub(crate) enum UpError {
     /// The process in the background failed.
     #[error(transparent)]
     Detach(#[from] DetachError),
+    /// Real containers cannot run.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     /// The server cannot be composed.
     #[error(transparent)]
     Compose(#[from] ComposeError),
+}
+
+/// The node with real containers, if there is one. It is checked before anything starts.
+fn check_runtime(runtime: &NodeRuntimeArgs) -> Result<Option<CriOptions>, UpError> {
+    let checking = Builder::new_current_thread().enable_all().build();
+    let checking = checking.map_err(ComposeError::Runtime)?;
+    Ok(checking.block_on(runtime.real_node())?)
 }
 
 impl Up {
@@ -144,7 +156,7 @@ impl Up {
             let _ = nix::unistd::setsid();
             cluster.adopt_log(log)?;
         }
-        cluster.n_nodes = self.nodes;
+        cluster.n_nodes = self.n_nodes();
         cluster.context_file = self.set_context.then(KubeconfigFile::of_user);
         if !self.server.in_memory {
             self.server.data_dir = Some(cluster.directory.path.clone());
@@ -153,10 +165,19 @@ impl Up {
         Ok(())
     }
 
+    fn n_simulated(&self) -> u32 {
+        let usual = u32::from(!self.runtime.is_real());
+        self.nodes.unwrap_or(usual)
+    }
+
+    fn n_nodes(&self) -> u32 {
+        self.n_simulated() + u32::from(self.runtime.is_real())
+    }
+
     fn serve(mut self) -> Result<(), UpError> {
         self.server.authentication.limit_anonymous_to_health();
-        // There is only the simulated runtime.
-        let (Runtime::Auto | Runtime::Simulated) = self.node_runtime;
+        let (n_simulated, n_nodes) = (self.n_simulated(), self.n_nodes());
+        let real_node = check_runtime(&self.runtime)?;
         let scheduler = match &self.scheduler_config {
             Some(file) => {
                 scheduler::read_configuration(file).map_err(|why| ComposeError::Configuration {
@@ -167,12 +188,12 @@ impl Up {
             None => Configuration::default(),
         };
         let nodes = SimulatedNodes {
-            n: self.nodes as usize,
+            n: n_simulated as usize,
             capacity: self.node_capacity,
         };
         let ranges = self
             .cluster_cidr
-            .unwrap_or_else(|| vec![default_pod_range(self.nodes)]);
+            .unwrap_or_else(|| vec![default_pod_range(n_nodes)]);
         let pod_ranges = ranges
             .into_iter()
             .filter(|range| !range.is_empty())
@@ -180,11 +201,12 @@ impl Up {
         let load_balancer_ranges = self.load_balancers.ranges();
         let control_plane = ControlPlane {
             nodes,
+            real_node: real_node.map(Box::new),
             pod_ranges,
             load_balancer_ranges,
             controllers: EnabledControllers::All,
             scheduler: Some(Arc::new(scheduler)),
-            serves_metrics: self.metrics_server.unwrap_or(self.nodes > 0),
+            serves_metrics: self.metrics_server.unwrap_or(n_simulated > 0),
         };
         Ok(compose::serve(
             &self.server,

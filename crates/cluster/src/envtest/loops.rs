@@ -74,6 +74,7 @@ impl Loops {
                 n: self.n_nodes as usize,
                 capacity: capacity("").expect("the default capacity is valid"),
             },
+            real_node: None,
             pod_ranges: vec![default_pod_range(self.n_nodes)],
             load_balancer_ranges: Vec::new(),
             controllers: self.controllers,

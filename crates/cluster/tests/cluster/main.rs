@@ -4,6 +4,8 @@
 
 mod certificates;
 mod client;
+#[path = "../../../cri/tests/cri/containerd.rs"]
+mod containerd;
 mod flags;
 mod frames;
 #[path = "../../../encryption/src/kms/test_plugin.rs"]

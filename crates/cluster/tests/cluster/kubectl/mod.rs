@@ -10,6 +10,7 @@ mod legacy;
 mod operate;
 mod pizza;
 mod read;
+mod real_node;
 mod stream;
 mod top;
 

@@ -38,7 +38,7 @@ impl Kubectl {
     }
 
     /// The exit code and both outputs of a command that is given `input`.
-    async fn talk(
+    pub(super) async fn talk(
         &self,
         websocket: bool,
         arguments: &[&str],

@@ -1,0 +1,78 @@
+//! The node with real containers in the process of the API server: this machine.
+
+use std::sync::Arc;
+
+use kube::Client;
+use mizzen_apiserver::{Server, User};
+use mizzen_bootstrap::objects::bootstrap_nodes;
+use mizzen_bootstrap::pki::Authority;
+use mizzen_bootstrap::users;
+use mizzen_node as node;
+use mizzen_node::cri::{CriOptions, CriRuntime};
+use mizzen_sdk::informer::Factory;
+
+use crate::election::{ComponentLease, LeaderCandidate};
+use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
+use crate::simulated_nodes::ScopedInformers;
+
+/// The prefix of the lease's name, which the role of the agent names (`bootstrap/data/nodes.roles`).
+const LEASE: &str = "cri";
+
+/// Starts the node as a candidate of its lease. The server calls it with a client certificate of `authority`; it shares
+/// `informers`.
+pub(crate) async fn start(
+    options: CriOptions,
+    server: &Server,
+    candidate: &LeaderCandidate,
+    authority: &Authority,
+    informers: &Factory,
+) -> Result<LeaderElectedComponent, String> {
+    bootstrap_nodes(server).await?;
+    let agent = client(server, users::node_agent());
+    let lease = ComponentLease::for_nodes(LEASE);
+    let run = run(
+        options,
+        server.clone(),
+        authority.certificate.clone(),
+        informers.clone(),
+    );
+    Ok(LeaderElectedComponent::start(
+        agent,
+        candidate.clone(),
+        lease,
+        run,
+    ))
+}
+
+/// Runs the agent. It connects to the runtime whenever it leads, and adopts what runs there.
+fn run(
+    cri_options: CriOptions,
+    server: Server,
+    authority: String,
+    informers: Factory,
+) -> LeaderTask {
+    Box::new(move |readiness| {
+        let (cri_options, authority) = (cri_options.clone(), authority.clone());
+        let (server, informers) = (server.clone(), ScopedInformers(informers.scoped()));
+        Box::pin(async move {
+            let name = cri_options.node.clone();
+            let runtime = CriRuntime::connect(cri_options)
+                .await
+                .map_err(|error| error.to_string())?;
+            let agent = client(&server, users::node_agent());
+            let mut options = node::Options::cri(agent, &name, runtime);
+            options.client_of = Arc::new(move |name| client(&server, User::node(name)));
+            options.informers = Some(informers.0.clone());
+            let serving =
+                node::Serving::bind(options.address, &authority, options.clock.clone()).await;
+            options.serving = Some(serving.map_err(|error| error.to_string())?);
+            readiness.set_ready();
+            node::run(options).await;
+            Err("the node has stopped".into())
+        })
+    })
+}
+
+fn client(server: &Server, user: User) -> Client {
+    Client::new(server.in_process(user, "kubelet"), "default")
+}

@@ -1,0 +1,105 @@
+//! `mizzen up --node-runtime cri`: a pod with a real container, as kubectl sees it.
+
+use super::Kubectl;
+use crate::containerd::PrivateContainerd;
+use crate::process::Home;
+
+/// The name of the node, which is also that of its bridge: no other test has it.
+const NODE: &str = "real-kubectl";
+
+/// A control plane with one real node, and a running pod.
+async fn start(containerd: &PrivateContainerd) -> Option<Kubectl> {
+    let path = |name: &str| containerd.path(name).display().to_string();
+    let arguments = [
+        "--node-runtime=cri".to_owned(),
+        format!("--node-name={NODE}"),
+        format!("--cri-endpoint={}", containerd.endpoint()),
+        format!("--node-root-dir={}", path("node")),
+        format!("--pod-logs-dir={}", path("pod-logs")),
+        format!("--cni-conf-dir={}", containerd.network_dir().display()),
+        "--cluster-cidr=10.214.0.0/16".to_owned(),
+    ];
+    // `Home` keeps its arguments for ever, and a test has one.
+    let home = arguments
+        .into_iter()
+        .fold(Home::in_memory().whole(), |home, argument| {
+            home.with(argument.leak())
+        });
+    let kubectl = Kubectl::start_in(home).await?;
+    kubectl.run("create -f real-pod.yaml").await;
+    kubectl
+        .run("wait pod real --for=condition=Ready --timeout=60s")
+        .await;
+    Some(kubectl)
+}
+
+#[tokio::test]
+async fn a_real_container_runs_and_kubectl_reaches_it() {
+    let Some(containerd) = PrivateContainerd::start().await else {
+        return;
+    };
+    let Some(kubectl) = start(&containerd).await else {
+        return;
+    };
+    let nodes = kubectl.run("get nodes -o name").await;
+    assert_eq!(nodes.trim(), format!("node/{NODE}"));
+    let read = async |path: &str| {
+        let argument = format!("get pod real -o jsonpath={{{path}}}");
+        kubectl.run(&argument).await
+    };
+    assert!(read(".status.podIP").await.starts_with("10.214."));
+    let id = read(".status.containerStatuses[0].containerID").await;
+    assert!(id.starts_with("containerd://"), "{id}");
+    assert_eq!(kubectl.run("logs real").await, "started\n");
+
+    let token = "/var/run/secrets/kubernetes.io/serviceaccount";
+    for websocket in [true, false] {
+        let script = format!("cat; ls {token} | tr '\\n' ' '; echo oops >&2; exit 7");
+        let exec = ["exec", "-i", "real", "--", "sh", "-c", &script];
+        let (code, stdout, stderr) = kubectl.talk(websocket, &exec, "typed\n").await;
+        assert_eq!(
+            (code, stdout.as_str()),
+            (7, "typed\nca.crt namespace token ")
+        );
+        assert!(stderr.starts_with("oops\n"), "{stderr}");
+
+        let line = format!("websocket {websocket}\n");
+        kubectl
+            .talk(websocket, &["attach", "-i", "real"], &line)
+            .await;
+        // The log is written by the runtime, a moment later.
+        let mut log = String::new();
+        for _ in 0..100 {
+            log = kubectl.run("logs real").await;
+            if log.ends_with(&format!("got {line}")) {
+                break;
+            }
+        }
+        assert!(log.ends_with(&format!("got {line}")), "{log}");
+    }
+    kubectl.run("delete pod real").await;
+    let tasks = containerd
+        .ctr(&["tasks", "list", "--quiet"])
+        .output()
+        .unwrap();
+    assert!(tasks.status.success());
+    assert_eq!(String::from_utf8_lossy(&tasks.stdout), "");
+}
+
+#[tokio::test]
+async fn a_missing_runtime_is_an_error_before_anything_starts() {
+    let home = Home::in_memory()
+        .whole()
+        .with("--node-runtime=cri")
+        .with("--cri-endpoint=unix:///nowhere/containerd.sock");
+    let output = home.fail_to_start(0).await;
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    let expected = match nix::unistd::geteuid().is_root() {
+        true => {
+            "no container runtime at unix:///nowhere/containerd.sock: the socket does not exist"
+        }
+        false => "--node-runtime cri needs root",
+    };
+    assert!(text.contains(expected), "{text}");
+}
