@@ -140,10 +140,14 @@ pub(super) fn needs_status(settings: &NodeSettings, name: &str, node: &Value) ->
     let wanted = status(settings, name, known);
     let fields = ["addresses", "capacity", "allocatable", "daemonEndpoints"];
     let differs = fields.iter().any(|field| known[*field] != wanted[*field]);
-    let is_well = |[name, status, ..]: &[&str; 4]| {
-        find(&known["conditions"], name).is_some_and(|known| known["status"].str() == *status)
-    };
     let health = settings.runtime.health();
+    // Why a node is not ready may change while it is not.
+    let is_well = |[name, status, _, message]: &[&str; 4]| {
+        find(&known["conditions"], name).is_some_and(|known| {
+            let same_reason = health.is_ok() || known["message"].str() == *message;
+            known["status"].str() == *status && same_reason
+        })
+    };
     differs || !conditions(&health).iter().all(is_well)
 }
 
