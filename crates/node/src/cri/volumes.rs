@@ -285,10 +285,24 @@ fn resolve_sub_path(volume: &Path, sub_path: &str) -> Result<PathBuf, MountError
             existing = existing.parent().ok_or_else(refuse)?;
         }
         is_inside(volume, existing, sub_path)?;
-        fs::create_dir_all(&path).at(&path)?;
+        make_dirs(volume, existing, &path)?;
     }
     is_inside(volume, &path, sub_path)?;
     fs::canonicalize(&path).at(&path)
+}
+
+/// Makes the directories of a `subPath` below one that exists. Kubernetes: they have the permissions
+/// of the volume (pkg/kubelet/kubelet_pods.go, `makeMounts`).
+fn make_dirs(volume: &Path, existing: &Path, path: &Path) -> Result<(), MountError> {
+    let mode = fs::metadata(volume).at(volume)?.permissions();
+    let made = path.ancestors().take_while(|dir| *dir != existing);
+    let mut made: Vec<&Path> = made.collect();
+    made.reverse();
+    for dir in made {
+        fs::create_dir(dir).at(dir)?;
+        fs::set_permissions(dir, mode.clone()).at(dir)?;
+    }
+    Ok(())
 }
 
 fn is_inside(volume: &Path, path: &Path, sub_path: &str) -> Result<(), MountError> {
@@ -369,10 +383,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (volume, outside) = (dir.path().join("v"), dir.path().join("outside"));
         fs::create_dir(&volume).unwrap();
+        fs::set_permissions(&volume, Permissions::from_mode(0o777)).unwrap();
         fs::create_dir(&outside).unwrap();
         symlink(&outside, volume.join("link")).unwrap();
         let made = resolve_sub_path(&volume, "a/b").unwrap();
         assert_eq!(made, fs::canonicalize(volume.join("a/b")).unwrap());
+        for dir in ["a", "a/b"] {
+            let found = fs::metadata(volume.join(dir)).unwrap().permissions();
+            assert_eq!(found.mode() & 0o7777, 0o777, "{dir}");
+        }
         for refused in ["..", "a/../../outside", "link", "link/new", "/etc"] {
             assert!(resolve_sub_path(&volume, refused).is_err(), "{refused}");
         }

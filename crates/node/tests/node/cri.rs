@@ -569,3 +569,47 @@ async fn a_lost_runtime_makes_the_node_unready_and_containers_run_on() {
     let (out, _, code) = node.exec("web", "echo alive", "").await;
     assert_eq!((out.as_str(), code), ("alive\n", 0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn security_contexts_limits_and_host_ports_apply() {
+    let Some(node) = RealNode::start("real-h", 8).await else {
+        return;
+    };
+    let spec = container(
+        "command: [sh, -c, 'echo page > /e/index.html; touch /sub/mine; httpd -f -p 80 -h /e'], \
+         ports: [{containerPort: 80, hostPort: 38099, hostIP: 127.0.0.1}], \
+         resources: {limits: {memory: 32Mi}}, \
+         securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, \
+         seccompProfile: {type: RuntimeDefault}}, \
+         volumeMounts: [{name: e, mountPath: /e}, {name: e, mountPath: /sub, subPath: a/b}]",
+    );
+    let more = "volumes: [{name: e, emptyDir: {}}], hostAliases: [{ip: 10.9.9.9, hostnames: [alias.test]}], \
+                securityContext: {runAsUser: 1000, runAsGroup: 3000, fsGroup: 2000, \
+                sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: '0'}]}";
+    node.run("web", &format!("{spec}, {more}")).await;
+    node.until_pod("web", "ready=True c=running").await;
+    let check = "id; touch /x; sed -n -e 's/^CapEff:.//p' -e 's/^NoNewPrivs:.//p' -e 's/^Seccomp:.//p' /proc/self/status; \
+                 tail -n 1 /etc/hosts; ls /sub";
+    let (out, err, _) = node.exec("web", check, "").await;
+    let expected =
+        "uid=1000 gid=3000 groups=2000,3000\n0000000000000000\n1\n2\n10.9.9.9\talias.test\nmine\n";
+    assert_eq!(out, expected);
+    assert!(err.contains("Read-only file system"), "{err}");
+
+    let mut connection = tokio::net::TcpStream::connect("127.0.0.1:38099")
+        .await
+        .unwrap();
+    connection
+        .write_all(b"GET / HTTP/1.0\r\n\r\n")
+        .await
+        .unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).await.unwrap();
+    assert!(response.ends_with("page\n"), "{response}");
+
+    let hungry = container("command: [tail, /dev/zero], resources: {limits: {memory: 8Mi}}");
+    node.run("oom", &format!("restartPolicy: Never, {hungry}"))
+        .await;
+    node.until_pod("oom", "Failed ready=False c=OOMKilled(137)")
+        .await;
+}
