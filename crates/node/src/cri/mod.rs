@@ -14,7 +14,7 @@
 //! | `machine` | capacity and name of the machine |
 //! | `stream` | exec, attach and port-forward |
 //!
-//! Each task works for one pod and writes its result into the table of pods ([`CriNode::pods`]);
+//! Each task works for one pod and writes its result into the table of pods (`CriNode::pods`);
 //! then it wakes the agent. No lock is held across a call.
 //!
 //! Invariant: a sandbox and its containers have the labels of their pod and of this node. With them
