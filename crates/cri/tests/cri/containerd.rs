@@ -110,6 +110,15 @@ impl PrivateContainerd {
         panic!("containerd does not answer:\n{log}");
     }
 
+    /// Unmounts what is left below its directory, such as volumes of pods that a test did not delete.
+    fn unmount(&self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        for place in places.filter(|place| Path::new(place).starts_with(self.dir.path())) {
+            let _ = Command::new("umount").arg(place).output();
+        }
+    }
+
     /// Removes the bridges and the records of addresses that CNI plug-ins leave on the machine.
     fn remove_networks(&self) {
         for entry in fs::read_dir(self.network_dir()).into_iter().flatten() {
@@ -194,6 +203,7 @@ impl Drop for PrivateContainerd {
             let _ = cleaning.join();
         });
         self.kill();
+        self.unmount();
         self.remove_networks();
     }
 }
