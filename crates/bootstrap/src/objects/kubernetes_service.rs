@@ -14,6 +14,10 @@ use crate::loopback_client::LoopbackClient;
 /// How often they are reconciled.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often the creation of the Service is tried again, and how long it waits before.
+const MAX_TRIES: usize = 10;
+const TRY_INTERVAL: Duration = Duration::from_millis(100);
+
 const NAME: &str = "kubernetes";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
@@ -44,12 +48,18 @@ impl KubernetesService {
     /// Creates the Service if it is missing.
     pub async fn sync_service(&self, client: &LoopbackClient) -> Result<(), String> {
         let own = format!("{SERVICES}/{NAME}");
-        match client.call(Method::GET, &own, None).await? {
-            (404, _) => client
-                .call(Method::POST, SERVICES, Some(&self.service()))
-                .await
-                .map(drop),
-            _ => Ok(()),
+        let mut tries = 0;
+        loop {
+            if client.call(Method::GET, &own, None).await?.0 != 404 {
+                return Ok(());
+            }
+            let service = self.service();
+            match client.call(Method::POST, SERVICES, Some(&service)).await {
+                // Another server may have reserved its address, and be about to create it.
+                Err(_) if tries < MAX_TRIES => tries += 1,
+                outcome => return outcome.map(drop),
+            }
+            tokio::time::sleep(TRY_INTERVAL).await;
         }
     }
 

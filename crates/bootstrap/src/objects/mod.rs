@@ -62,6 +62,10 @@ pub struct BootstrapObject {
 /// How often missing namespaces are created.
 const NAMESPACE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How often the allocations of Services are repaired where several servers share the store. Kubernetes:
+/// repairLoopInterval in controlplane/instance.go.
+const REPAIR_INTERVAL: Duration = Duration::from_secs(3 * 60);
+
 /// The addresses of the server and of services.
 #[derive(Debug, Clone)]
 pub struct ServerLocation {
@@ -147,7 +151,18 @@ pub async fn reconcile_owned(server: Server, location: ServerLocation) {
     ) {
         server.complete(&["poststarthook/start-kube-apiserver-identity-lease-garbage-collector"]);
     }
+    let repair = async {
+        // Alone, a server repairs when it starts what was under way when it stopped.
+        if server.registry().store().is_shared() {
+            every(REPAIR_INTERVAL, "the allocations of Services", || async {
+                mizzen_controlplane::repair(&server).await;
+                Ok(())
+            })
+            .await;
+        }
+    };
     tokio::join!(
+        repair,
         every(NAMESPACE_INTERVAL, "system namespaces", || sync_namespaces(
             &server
         )),

@@ -6,6 +6,9 @@ mod certificates;
 mod client;
 #[path = "../../../cri/tests/cri/containerd.rs"]
 mod containerd;
+#[path = "../../../etcd/tests/etcd/server.rs"]
+#[allow(dead_code, reason = "the tests of the etcd client need more")]
+mod etcd_server;
 mod flags;
 mod frames;
 #[path = "../../../encryption/src/kms/test_plugin.rs"]
@@ -43,6 +46,7 @@ mod packages;
 mod scaffold;
 mod secrets;
 mod serving;
+mod several_servers;
 mod signing;
 mod start;
 mod stop;

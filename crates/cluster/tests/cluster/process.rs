@@ -23,7 +23,7 @@ pub(crate) struct Home {
     /// `apiserver` or `up`.
     command: &'static str,
     /// Further arguments.
-    arguments: Vec<&'static str>,
+    arguments: Vec<String>,
     /// Whether the log of the server is kept.
     logs: Option<&'static str>,
 }
@@ -68,8 +68,8 @@ impl Home {
     }
 
     /// The same with one more argument.
-    pub(crate) fn with(mut self, argument: &'static str) -> Home {
-        self.arguments.push(argument);
+    pub(crate) fn with(mut self, argument: impl Into<String>) -> Home {
+        self.arguments.push(argument.into());
         self
     }
 

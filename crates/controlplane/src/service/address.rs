@@ -2,14 +2,20 @@
 //!
 //! Services are the source of truth. After every write of a Service with an address, its IPAddress objects are synced with
 //! what is stored, so they are right however the write ended.
+//!
+//! Where several servers share the store, the IPAddress is created first: its key is unique, so only one server gets the
+//! address. If that server ends before it has written the Service, a repair deletes the IPAddress after a grace period.
+//! Kubernetes: core/service/ipallocator.
 
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::Method;
+use mizzen_object::Status;
 use mizzen_registry::{Create, DeleteOptions, Key, ListOptions, NoAdmission, Resource, Warnings};
 use mizzen_value::address::{family, parse_sloppy};
-use mizzen_value::{Value, value};
+use mizzen_value::{Value, time, value};
 
 use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::request::{Request, ResourcePath};
@@ -21,6 +27,10 @@ const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
+/// How old an IPAddress without Service must be for a repair to delete it: as long as a request that creates the Service may
+/// take. Kubernetes: gracePeriod in repairip.go.
+const GRACE_SECONDS: i64 = 60;
+
 /// The resource of IPAddress objects.
 pub(super) fn resource(server: &ServerParts) -> Option<Resource> {
     server.catalog.get(GROUP, "v1", "ipaddresses")
@@ -31,8 +41,9 @@ pub(super) fn resource(server: &ServerParts) -> Option<Resource> {
 pub(super) struct ChangedAddresses(Mutex<Vec<(Key, String)>>);
 
 impl ChangedAddresses {
-    /// Records the addresses of a Service that is written.
-    pub(super) fn note(&self, new: Option<&Value>, old: Option<&Value>) {
+    /// Records the addresses of a Service that is written. In a shared store new ones were recorded when they were reserved:
+    /// others may be reserved by another server, which is about to write a Service of the same name.
+    pub(super) fn note(&self, new: Option<&Value>, old: Option<&Value>, is_shared: bool) {
         let (of_new, of_old) = (new.map(addresses_of), old.map(addresses_of));
         if of_new == of_old {
             return;
@@ -40,12 +51,18 @@ impl ChangedAddresses {
         let metadata = new.or(old).map(|service| &service["metadata"]);
         let key =
             metadata.map(|metadata| Key::new(metadata["namespace"].str(), metadata["name"].str()));
+        let of_new = of_new.filter(|_| !is_shared);
         let both = of_new.into_iter().chain(of_old).flatten();
         let mut noted = self.0.lock();
         noted.extend(
             key.into_iter()
                 .flat_map(|key| both.clone().map(move |address| (key.clone(), address))),
         );
+    }
+
+    /// Records an address that was reserved for a Service.
+    pub(super) fn note_reserved(&self, service: &Key, address: &str) {
+        self.0.lock().push((service.clone(), address.into()));
     }
 
     /// Records an IPAddress that is changed or deleted. Kubernetes: that of a Service with the address is created again
@@ -66,7 +83,7 @@ impl ChangedAddresses {
         // A client that disconnects must not leave an address behind.
         let task = tokio::spawn(async move {
             for (service, address) in noted {
-                sync_address(&server, &service, &address).await;
+                sync_address(&server, &service, &address, 0).await;
             }
         });
         // It fails only when the process ends.
@@ -74,7 +91,7 @@ impl ChangedAddresses {
     }
 }
 
-/// Syncs all addresses with the Services at start, because a write may have been interrupted.
+/// Syncs all addresses with the Services, because a write may have been interrupted.
 pub(crate) async fn repair_addresses(server: &Arc<ServerParts>) {
     let (Some(services), Some(addresses)) =
         (server.catalog.get("", "v1", "services"), resource(server))
@@ -95,12 +112,33 @@ pub(crate) async fn repair_addresses(server: &Arc<ServerParts>) {
             .into_iter()
             .map(move |address| (key.clone(), address))
     });
-    let known = addresses
-        .iter()
-        .filter(|address| is_ours(address))
-        .map(of_address);
-    for (service, address) in of_services.chain(known) {
-        sync_address(server, &service, &address).await;
+    let known = addresses.iter().filter(|address| is_ours(address));
+    let complete = known.clone().filter(|address| has_family(address));
+    let (wanted, complete): (HashSet<_>, HashSet<_>) =
+        (of_services.collect(), complete.map(of_address).collect());
+    let known: HashSet<_> = known.map(of_address).collect();
+    // Another server may be about to write the Service.
+    let grace_seconds = match server.registry.store().is_shared() {
+        true => GRACE_SECONDS,
+        false => 0,
+    };
+    let incomplete = wanted.difference(&complete);
+    for (service, address) in incomplete.chain(known.difference(&wanted)) {
+        sync_address(server, service, address, grace_seconds).await;
+    }
+}
+
+/// Reserves an address for a Service that is yet to be written; false if it is taken.
+pub(super) async fn reserve(
+    server: &Arc<ServerParts>,
+    addresses: &Resource,
+    service: &Key,
+    address: &str,
+) -> Result<bool, Status> {
+    match make(server, addresses, service, address).await {
+        Ok(()) => Ok(true),
+        Err(status) if status.reason == "AlreadyExists" => Ok(false),
+        Err(status) => Err(status),
     }
 }
 
@@ -124,53 +162,80 @@ fn addresses_of(service: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Syncs one IPAddress: it exists if the Service has the address.
-async fn sync_address(server: &Arc<ServerParts>, service: &Key, address: &str) {
+/// Syncs one IPAddress: it exists if the Service has the address. One without Service is deleted once it is older than
+/// `grace_seconds`.
+async fn sync_address(server: &Arc<ServerParts>, service: &Key, address: &str, grace_seconds: i64) {
     let (Some(services), Some(addresses)) =
         (server.catalog.get("", "v1", "services"), resource(server))
     else {
         return;
     };
-    let read = |resource: &Resource, key: &Key| match server.registry.get(resource, key, "") {
+    let read = async |resource: &Resource, key: &Key| match server
+        .registry
+        .read(resource, key, "")
+        .await
+    {
         Ok(found) => Ok(Some(found.value())),
         Err(status) if status.code == 404 => Ok(None),
         Err(status) => Err(status),
     };
-    // An object that cannot be decoded, which is logged, keeps its address.
-    let (Ok(stored), Ok(found)) = (
-        read(&services, service),
-        read(&addresses, &Key::new("", address)),
-    ) else {
+    // The Service is read last: it is written after its IPAddress. An object that cannot be decoded, which is logged, keeps
+    // its address.
+    let Ok(found) = read(&addresses, &Key::new("", address)).await else {
+        return;
+    };
+    let Ok(stored) = read(&services, service).await else {
         return;
     };
     let has =
         stored.is_some_and(|stored| addresses_of(&stored).iter().any(|known| known == address));
     match found {
-        None if has => make(server, &addresses, service, address).await,
-        Some(found) if !has && is_ours(&found) && is_of(&found, service) => {
-            remove(server, &addresses, address).await;
+        // It may have been created already.
+        None if has => drop(make(server, &addresses, service, address).await),
+        Some(found)
+            if !has
+                && is_ours(&found)
+                && is_of(&found, service)
+                && age(server, &found) >= grace_seconds =>
+        {
+            remove(server, &addresses, &found).await;
         }
         // It lacks the labels of the allocator.
         Some(found)
-            if has
-                && is_of(&found, service)
-                && !(is_ours(&found)
-                    && found["metadata"]["labels"][FAMILY].str() == family_of(address)) =>
+            if has && is_of(&found, service) && !(is_ours(&found) && has_family(&found)) =>
         {
-            remove(server, &addresses, address).await;
-            make(server, &addresses, service, address).await;
+            remove(server, &addresses, &found).await;
+            // It may have been created already.
+            let _ = make(server, &addresses, service, address).await;
         }
         _ => {}
     }
 }
 
-async fn remove(server: &Arc<ServerParts>, addresses: &Resource, address: &str) {
-    let (key, options) = (Key::new("", address), DeleteOptions::default());
+/// The seconds since an object was created.
+fn age(server: &ServerParts, object: &Value) -> i64 {
+    let created = time::to_unix(object["metadata"]["creationTimestamp"].str());
+    server.registry.now() - created.unwrap_or_default()
+}
+
+async fn remove(server: &Arc<ServerParts>, addresses: &Resource, address: &Value) {
+    let metadata = &address["metadata"];
+    let options = DeleteOptions {
+        // Not one that was created since, for another Service.
+        uid: Some(metadata["uid"].str().into()),
+        ..DeleteOptions::default()
+    };
+    let key = Key::new("", metadata["name"].str());
     // It may have been deleted already.
     let _ = server
         .registry
         .delete(addresses, &key, &options, &NoAdmission)
         .await;
+}
+
+fn has_family(address: &Value) -> bool {
+    let metadata = &address["metadata"];
+    metadata["labels"][FAMILY].str() == family_of(metadata["name"].str())
 }
 
 fn family_of(address: &str) -> &'static str {
@@ -182,7 +247,12 @@ fn is_of(address: &Value, service: &Key) -> bool {
     parent["namespace"].str() == service.namespace && parent["name"].str() == service.name
 }
 
-async fn make(server: &Arc<ServerParts>, addresses: &Resource, service: &Key, address: &str) {
+async fn make(
+    server: &Arc<ServerParts>,
+    addresses: &Resource,
+    service: &Key,
+    address: &str,
+) -> Result<(), Status> {
     let mut object = value!({
         "metadata": { "name": address },
         "spec": { "parentRef": {
@@ -208,6 +278,5 @@ async fn make(server: &Arc<ServerParts>, addresses: &Resource, service: &Key, ad
         user: request.user.clone(),
         ..Create::new(addresses, "", object)
     };
-    // It may have been created already.
-    let _ = server.registry.create(create).await;
+    server.registry.create(create).await.map(drop)
 }

@@ -5,6 +5,9 @@
 //!
 //! Invariant: a claim is released only after its write is visible or rejected, and an allocation checks claims and store
 //! under one lock; so no two writes can choose the same address.
+//!
+//! Where several servers share the store, claims and cache are not enough: what was chosen is then *reserved* in the store,
+//! before the Service is written, and another is chosen if another server was faster.
 
 mod address;
 mod range;
@@ -12,6 +15,7 @@ mod range;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use mizzen_core_kinds::allocate::{self, AllocateError, AllocationError, ServiceIpPool};
@@ -34,6 +38,9 @@ use crate::ControlPlane;
 const ADDRESS: &str = "spec.clusterIPs";
 const NODE_PORT: &str = "spec.ports.nodePort";
 const HEALTH_PORT: &str = "spec.healthCheckNodePort";
+
+/// How often a Service chooses again because another server was faster.
+const MAX_CHOICES: usize = 32;
 
 /// Allocates the addresses and ports of services, and keeps IPAddress objects in line with them. Kubernetes: this is no
 /// plug-in but a part of the resource, and comes after them all (core/service/storage).
@@ -69,10 +76,13 @@ impl WriteTransaction for ServiceTransaction {
         old: Option<&'a Value>,
         object: &'a mut CanonicalObject,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let allocated = match (Attributes { call, old }).is_main("", "services") {
-            true => allocate(call, old, &mut self.claim.lock(), object),
-            false => Ok(()),
-        };
+        if !(Attributes { call, old }).is_main("", "services") {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        if is_shared(call) && !is_dry_run(call) {
+            return Box::pin(self.allocate_shared(call, old, object));
+        }
+        let allocated = allocate(call, old, &mut self.claim.lock(), object);
         Box::pin(std::future::ready(allocated))
     }
 
@@ -82,7 +92,8 @@ impl WriteTransaction for ServiceTransaction {
         new: Option<&'a Value>,
     ) -> BoxFuture<'a, ()> {
         if attributes.is("", "services") {
-            self.addresses.note(new, attributes.old);
+            let is_shared = is_shared(attributes.call);
+            self.addresses.note(new, attributes.old, is_shared);
         } else if let Some(old) = attributes.old {
             self.addresses.note_address(old);
         }
@@ -94,6 +105,62 @@ impl WriteTransaction for ServiceTransaction {
     }
 }
 
+impl ServiceTransaction {
+    /// Allocates in a store that other servers write to, too.
+    async fn allocate_shared(
+        &self,
+        call: &ResourceCall<'_>,
+        old: Option<&Value>,
+        object: &mut CanonicalObject,
+    ) -> Result<(), Status> {
+        // The IPAddress refers to it. Kubernetes: the name is generated before anything is allocated
+        // (registry/generic/registry/store.go).
+        if old.is_none() {
+            let kind = call.resource.kind();
+            (call.server.registry).generate_name(kind, object.entry("metadata"));
+        }
+        let service = Key::new(&call.path.namespace, object["metadata"]["name"].str());
+        for _ in 0..MAX_CHOICES {
+            let mut chosen = object.clone();
+            allocate(call, old, &mut self.claim.lock(), &mut chosen)?;
+            if self.reserve(call, &service).await? {
+                *object = chosen;
+                return Ok(());
+            }
+        }
+        Err(Status::internal("range is full"))
+    }
+
+    /// Reserves what was claimed; false if another server has something of it.
+    async fn reserve(&self, call: &ResourceCall<'_>, service: &Key) -> Result<bool, Status> {
+        let resource = address::resource(call.server).ok_or_else(Status::no_such_resource)?;
+        let claimed = self.claim.lock().unreserved();
+        let mut is_reserved = true;
+        for address in claimed.iter().filter(|name| !is_port(name)) {
+            let reserved = address::reserve(call.server, &resource, service, address).await;
+            // After an error it may have been created.
+            if !matches!(reserved, Ok(false)) {
+                self.addresses.note_reserved(service, address);
+            }
+            is_reserved &= self.claim.lock().settle(address, reserved?);
+        }
+        Ok(is_reserved)
+    }
+}
+
+fn is_shared(call: &ResourceCall) -> bool {
+    call.server.registry.store().is_shared()
+}
+
+fn is_dry_run(call: &ResourceCall) -> bool {
+    call.request.query.get("dryRun").is_some()
+}
+
+/// Whether a claim is of a port and not of an address.
+fn is_port(name: &str) -> bool {
+    name.parse::<u16>().is_ok()
+}
+
 /// What writes under way have chosen.
 #[derive(Clone, Default)]
 struct PendingAllocations(Arc<Mutex<HashSet<String>>>);
@@ -102,6 +169,10 @@ struct PendingAllocations(Arc<Mutex<HashSet<String>>>);
 struct PendingAllocation {
     claims: PendingAllocations,
     mine: Vec<String>,
+    /// What this request has reserved in a shared store, in any attempt.
+    reserved: HashSet<String>,
+    /// What other servers have reserved there.
+    refused: HashSet<String>,
 }
 
 impl PendingAllocations {
@@ -110,27 +181,26 @@ impl PendingAllocations {
         PendingAllocation {
             claims: self.clone(),
             mine: Vec::new(),
+            reserved: HashSet::new(),
+            refused: HashSet::new(),
         }
     }
 }
 
 impl Drop for PendingAllocation {
     fn drop(&mut self) {
-        let mut claims = self.claims.0.lock();
-        self.mine.iter().for_each(|name| {
-            claims.remove(name);
-        });
+        self.reset();
     }
 }
 
 impl PendingAllocation {
     /// Claims `name` unless it is claimed or taken.
     fn take(&mut self, name: &str, taken: impl FnOnce() -> bool) -> bool {
-        if self.mine.iter().any(|mine| mine == name) {
+        if self.mine.iter().any(|mine| mine == name) || self.refused.contains(name) {
             return false;
         }
         let mut claims = self.claims.0.lock();
-        if claims.contains(name) || taken() {
+        if claims.contains(name) || !self.reserved.contains(name) && taken() {
             return false;
         }
         claims.insert(name.into());
@@ -140,7 +210,33 @@ impl PendingAllocation {
 
     /// Releases the claims of an earlier attempt.
     fn reset(&mut self) {
-        *self = self.claims.claim();
+        let mut claims = self.claims.0.lock();
+        for name in self.mine.drain(..) {
+            claims.remove(&name);
+        }
+    }
+
+    /// The claims that are yet to be reserved.
+    fn unreserved(&self) -> Vec<String> {
+        let mine = self.mine.iter();
+        mine.filter(|name| !self.reserved.contains(*name))
+            .cloned()
+            .collect()
+    }
+
+    /// What was reserved and is a `T`: an address or a port.
+    fn reserved<T: FromStr>(&self) -> Vec<T> {
+        let reserved = self.reserved.iter();
+        reserved.filter_map(|name| name.parse().ok()).collect()
+    }
+
+    /// Records whether a claim could be reserved, and returns that.
+    fn settle(&mut self, name: &str, is_reserved: bool) -> bool {
+        match is_reserved {
+            true => self.reserved.insert(name.into()),
+            false => self.refused.insert(name.into()),
+        };
+        is_reserved
     }
 }
 
@@ -167,7 +263,7 @@ fn allocate(
         is_named: !["name", "generateName"]
             .iter()
             .all(|field| service["metadata"][*field].is_empty()),
-        dry_run: call.request.query.get("dryRun").is_some(),
+        dry_run: is_dry_run(call),
     };
     allocate::allocate(service, old, &mut pool).map_err(|error| match error {
         AllocateError::Invalid(violations) => {
@@ -194,14 +290,21 @@ struct AllocationRanges<'a> {
 }
 
 impl AllocationRanges<'_> {
-    fn claim_address(&mut self, address: IpAddr) -> bool {
+    /// Whether the cache decides. A certain address is only reserved in a shared store, because the cache may lag behind.
+    fn asks_cache(&self, is_requested: bool) -> bool {
+        !is_requested || self.dry_run || !self.server.registry.store().is_shared()
+    }
+
+    fn claim_address(&mut self, address: IpAddr, is_requested: bool) -> bool {
+        let asks_cache = self.asks_cache(is_requested);
         let (registry, services, addresses) =
             (&self.server.registry, self.services, self.addresses);
         let address = &address.to_string();
         // An IPAddress may also have been created manually.
         let taken = || {
-            registry.is_taken(services, ADDRESS, address)
-                || registry.get(addresses, &Key::new("", address), "").is_ok()
+            asks_cache
+                && (registry.is_taken(services, ADDRESS, address)
+                    || registry.get(addresses, &Key::new("", address), "").is_ok())
         };
         self.claim.take(address, taken)
     }
@@ -234,7 +337,7 @@ impl ServiceIpPool for AllocationRanges<'_> {
                 let message = "the provided network does not match the current range";
                 return Err(AllocationError::Refused(message.into()));
             };
-            return match self.claim_address(address) {
+            return match self.claim_address(address, true) {
                 true => Ok(requested.into()),
                 false => Err(AllocationError::Refused(
                     "provided IP is already allocated".into(),
@@ -242,10 +345,14 @@ impl ServiceIpPool for AllocationRanges<'_> {
             };
         }
         let start = random(self.server.registry.random());
-        let mut addresses = ranges
+        // An earlier attempt may have reserved one.
+        let mut reserved: Vec<IpAddr> = self.claim.reserved();
+        reserved.retain(|address| ranges.iter().any(|range| range.gives(*address)));
+        let all = ranges
             .iter()
             .flat_map(|range: &Cidr| range::from(*range, start.into()));
-        let free = addresses.find(|address| self.claim_address(*address));
+        let mut addresses = reserved.into_iter().chain(all);
+        let free = addresses.find(|address| self.claim_address(*address, false));
         let address = free.ok_or_else(|| AllocationError::Full("range is full".into()))?;
         // Kubernetes: the IPAddress is created before the Service is validated (ipallocator/ipallocator.go, `createIPAddress`).
         if !self.is_named && !self.dry_run {
