@@ -714,7 +714,9 @@ fn etcd_codec(args: &ServerArgs, encryption: Option<&Arc<Encryption>>) -> Arc<dy
         false => mizzen_kinds::catalog(),
     };
     let prefix = &args.storage.etcd_prefix;
-    let plain = Arc::new(StorageCodec::new(prefix, catalog.stored_kinds()));
+    let plain = StorageCodec::new(prefix, catalog.stored_kinds())
+        .with_keyspace("ranges", &mizzen_kinds::range_allocation());
+    let plain = Arc::new(plain);
     match encryption {
         Some(encryption) => Arc::new(EncryptedCodec::new(plain, encryption.clone())),
         None => plain,

@@ -19,7 +19,7 @@ use crate::admission::{Admission, Plugins, RESOURCE_QUOTA, ResourceQuota, System
 use crate::legacy::LegacyHints;
 use crate::node_authorizer::NodeAuthorizer;
 use crate::runtime_config::{self, ApiSetting};
-use crate::service::{self, ServiceAllocation};
+use crate::service::{self, Leaks, ServiceAllocation};
 use crate::subresources::{self, ControlPlaneComponents};
 
 /// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
@@ -95,6 +95,8 @@ pub(crate) struct ControlPlane {
     pub kubelet_authority: Option<String>,
     pub service_ranges: Vec<Cidr>,
     pub service_node_ports: RangeInclusive<u16>,
+    /// Node ports without Service.
+    pub node_port_leaks: Leaks,
     pub components: ControlPlaneComponents,
 }
 
@@ -119,6 +121,7 @@ pub fn server(registry: Registry, options: impl Into<Options>) -> Server {
         kubelet_authority: options.kubelet_authority,
         service_ranges: options.service_ranges,
         service_node_ports: options.service_node_ports,
+        node_port_leaks: Leaks::default(),
         components: options.components,
     };
     let mut builder = Server::builder(registry)
@@ -177,9 +180,15 @@ pub async fn in_memory() -> Server {
     server
 }
 
-/// Brings IPAddresses in line with services: what was under way when the server stopped may not have ended.
-pub async fn repair(server: &Server) {
+/// Brings IPAddresses, and the node ports of a shared store, in line with services: what was under way when a server stopped
+/// may not have ended.
+pub async fn repair(server: &Server) -> Result<(), String> {
     service::repair_addresses(server.parts()).await;
+    if server.registry().store().is_shared() {
+        let repaired = service::repair_ports(server.parts()).await;
+        repaired.map_err(|status| status.message)?;
+    }
+    Ok(())
 }
 
 /// The components of the control plane that run beside the server.

@@ -65,6 +65,7 @@ const NAMESPACE_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the allocations of Services are repaired where several servers share the store. Kubernetes:
 /// repairLoopInterval in controlplane/instance.go.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(3 * 60);
+const REPAIRED: &str = "the allocations of Services";
 
 /// The addresses of the server and of services.
 #[derive(Debug, Clone)]
@@ -129,7 +130,7 @@ pub async fn bootstrap(
         Ok::<(), String>(())
     };
     tokio::try_join!(service, classes, roles, flows, authentication)?;
-    mizzen_controlplane::repair(server).await;
+    log_outcome(REPAIRED, mizzen_controlplane::repair(server).await);
     server.complete(&["poststarthook/start-service-ip-repair-controllers"]);
     Ok(())
 }
@@ -154,9 +155,8 @@ pub async fn reconcile_owned(server: Server, location: ServerLocation) {
     let repair = async {
         // Alone, a server repairs when it starts what was under way when it stopped.
         if server.registry().store().is_shared() {
-            every(REPAIR_INTERVAL, "the allocations of Services", || async {
-                mizzen_controlplane::repair(&server).await;
-                Ok(())
+            every(REPAIR_INTERVAL, REPAIRED, || {
+                mizzen_controlplane::repair(&server)
             })
             .await;
         }

@@ -3,12 +3,18 @@
 //! The servers share the data directory, which has the certificates and keys.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use mizzen_apiserver::clock::SystemRandom;
+use mizzen_etcd::EngineOptions;
+use mizzen_registry::{Draft, Expect, Registry, StorageCodec, Write};
+use mizzen_value::clock::Clock;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::client::Client;
-use crate::etcd_server::{Cluster, Options, installed};
+use crate::etcd_server::{Cluster, Options, WallClock, installed};
 use crate::process::{Home, Process, STEP_TIMEOUT};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -158,7 +164,7 @@ async fn definitions_and_roles_of_one_server_apply_on_the_other() {
 }
 
 #[tokio::test]
-async fn services_of_two_servers_have_distinct_addresses() {
+async fn services_of_two_servers_have_distinct_addresses_and_ports() {
     for servers in Servers::start_all().await {
         let (first, second) = servers.clients().await;
         let mut creations = JoinSet::new();
@@ -167,7 +173,7 @@ async fn services_of_two_servers_have_distinct_addresses() {
             let client = client.clone();
             let service = json!({
                 "metadata": { "name": format!("s{n}") },
-                "spec": { "ports": [{ "port": 80 }] }
+                "spec": { "type": "NodePort", "ports": [{ "port": 80 }] }
             });
             creations.spawn(async move {
                 let created = client.post(SERVICES, service.to_string()).await;
@@ -182,34 +188,60 @@ async fn services_of_two_servers_have_distinct_addresses() {
             fields.map(Value::to_string).collect()
         };
         assert_eq!(distinct("/spec/clusterIP").len(), N_SERVICES);
+        assert_eq!(distinct("/spec/ports/0/nodePort").len(), N_SERVICES);
         // One IPAddress for each, and for the Service `kubernetes`.
         let addresses = second.get(ADDRESSES).await.expect(200).json();
         let addresses = addresses["items"].as_array().unwrap();
         assert_eq!(addresses.len(), N_SERVICES + 1);
 
         // What one server has given, the other refuses.
-        let address = &created[0]["spec"]["clusterIP"];
-        let spec = json!({ "clusterIP": address, "ports": [{ "port": 80 }] });
-        for client in [&first, &second] {
-            let service = json!({ "metadata": { "name": "late" }, "spec": spec });
-            let refused = client.post(SERVICES, service.to_string()).await.expect(422);
-            assert!(
-                refused.text().contains("is already allocated"),
-                "{}",
-                refused.text()
-            );
+        let (address, port) = (
+            &created[0]["spec"]["clusterIP"],
+            &created[0]["spec"]["ports"][0]["nodePort"],
+        );
+        for spec in [
+            json!({ "clusterIP": address, "ports": [{ "port": 80 }] }),
+            json!({ "type": "NodePort", "ports": [{ "port": 80, "nodePort": port }] }),
+        ] {
+            for client in [&first, &second] {
+                let service = json!({ "metadata": { "name": "late" }, "spec": spec });
+                let refused = client.post(SERVICES, service.to_string()).await.expect(422);
+                assert!(
+                    refused.text().contains("is already allocated"),
+                    "{}",
+                    refused.text()
+                );
+            }
         }
         // A rejected write leaves no IPAddress.
         let unchanged = first.get(ADDRESSES).await.expect(200).json();
         assert_eq!(unchanged["items"].as_array().unwrap().len(), N_SERVICES + 1);
 
-        // A deleted Service gives it back, to any server.
+        // So does one whose name is taken, and it leaves no port either.
         let name = created[0]["metadata"]["name"].as_str().unwrap();
+        let ports = distinct("/spec/ports/0/nodePort");
+        let free = (30_000..32_767).find(|port| !ports.contains(&port.to_string()));
+        for (name, status) in [(name, 409), ("free", 201)] {
+            let service = json!({
+                "metadata": { "name": name },
+                "spec": {
+                    "type": "NodePort", "clusterIP": "10.0.0.9",
+                    "ports": [{ "port": 80, "nodePort": free }]
+                }
+            });
+            let answer = first.post(SERVICES, service.to_string()).await;
+            answer.expect(status);
+        }
+
+        // A deleted Service gives both back, to any server.
         let own = format!("{SERVICES}/{name}");
         first.call("DELETE", &own, "").await.expect(200);
         let service = json!({
             "metadata": { "name": "next" },
-            "spec": spec
+            "spec": {
+                "type": "NodePort", "clusterIP": address,
+                "ports": [{ "port": 80, "nodePort": port }]
+            }
         });
         second.post(SERVICES, service.to_string()).await.expect(201);
     }
@@ -219,9 +251,12 @@ async fn services_of_two_servers_have_distinct_addresses() {
 async fn one_of_two_servers_gets_what_both_are_asked_for() {
     for servers in Servers::start_all().await {
         let (first, second) = servers.clients().await;
-        for n in 0..20 {
-            let specs =
-                [json!({ "clusterIP": format!("10.0.0.{}", 100 + n), "ports": [{ "port": 80 }] })];
+        // These addresses are in the share that is not given to Services without a request.
+        for n in 0..14 {
+            let specs = [
+                json!({ "clusterIP": format!("10.0.0.{}", 2 + n), "ports": [{ "port": 80 }] }),
+                json!({ "type": "NodePort", "ports": [{ "port": 80, "nodePort": 30_100 + n }] }),
+            ];
             for (kind, spec) in specs.iter().enumerate() {
                 let create = async |client: &Client, name: &str| {
                     let name = format!("{name}-{kind}-{n}");
@@ -234,6 +269,91 @@ async fn one_of_two_servers_gets_what_both_are_asked_for() {
                 let (one, other) = tokio::join!(create(&first, "a"), create(&second, "b"));
                 assert_eq!(BTreeSet::from([one, other]), BTreeSet::from([201, 422]));
             }
+        }
+    }
+}
+
+/// A clock that a test sets.
+#[derive(Default)]
+struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now(&self) -> (i64, u32) {
+        (self.0.load(Ordering::Relaxed), 0)
+    }
+}
+
+#[tokio::test]
+async fn repairs_release_what_a_stopped_server_has_left() {
+    for etcd in installed() {
+        let etcd = etcd.start(Options::default()).await;
+        let codec = StorageCodec::new("/registry", mizzen_kinds::catalog().stored_kinds())
+            .with_keyspace("ranges", &mizzen_kinds::range_allocation());
+        let options = EngineOptions::new(Arc::new(codec), Arc::new(WallClock));
+        let store = mizzen_etcd::store(etcd.client(), options);
+        let clock = Arc::new(TestClock::default());
+        let registry = Registry::new(store.clone(), clock.clone(), Arc::new(SystemRandom));
+        let server = mizzen_controlplane::server(registry, mizzen_controlplane::Options::default());
+        store.filled().await;
+        server.start().await;
+        let create = async |path: &str, object: Value| {
+            let object = mizzen_value::json::parse(object.to_string().as_bytes()).unwrap();
+            let (code, answer) = server.ask("POST", path, Some(&object)).await;
+            assert_eq!(code, 201, "{answer:?}");
+        };
+
+        // Ports 30000 and 30001, and an address, without Services.
+        let ranges = store.keyspace("ranges");
+        let bitmap = r#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{},"range":"30000-32767","data":"Aw=="}"#;
+        let draft = Draft {
+            value: bitmap.into(),
+            ..Draft::default()
+        };
+        let write = Write::put(&ranges, "servicenodeports", Expect::Absent, draft);
+        store.commit_one(write).await.unwrap();
+        let address = json!({
+            "metadata": {
+                "name": "10.0.0.5",
+                "labels": {
+                    "ipaddress.kubernetes.io/ip-family": "IPv4",
+                    "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"
+                }
+            },
+            "spec": { "parentRef": { "resource": "services", "namespace": "default", "name": "gone" } }
+        });
+        create(ADDRESSES, address).await;
+        // Port 30002 of a Service.
+        let namespace = json!({ "metadata": { "name": "default" } });
+        create("/api/v1/namespaces", namespace).await;
+        let ports = json!([{ "port": 80, "nodePort": 30_002 }]);
+        let service = json!({
+            "metadata": { "name": "s" },
+            "spec": { "type": "NodePort", "clusterIP": "10.0.0.6", "ports": ports }
+        });
+        create(SERVICES, service).await;
+
+        let data = async || {
+            let record = store.get(&ranges, "servicenodeports").await.unwrap();
+            let object: Value = serde_json::from_slice(&record.unwrap().value).unwrap();
+            object["data"].as_str().unwrap().to_owned()
+        };
+        let has_address = async |address: &str| {
+            let (code, _) = server
+                .ask("GET", &format!("{ADDRESSES}/{address}"), None)
+                .await;
+            code == 200
+        };
+        for (seconds, expected, is_left) in [
+            (0, "Bw==", true),
+            (59, "Bw==", true),
+            (60, "BA==", false),
+            (61, "BA==", false),
+        ] {
+            clock.0.store(seconds, Ordering::Relaxed);
+            mizzen_controlplane::repair(&server).await.unwrap();
+            assert_eq!(data().await, expected, "after {seconds} s");
+            assert_eq!(has_address("10.0.0.5").await, is_left, "after {seconds} s");
+            assert!(has_address("10.0.0.6").await);
         }
     }
 }

@@ -73,9 +73,10 @@ impl ChangedAddresses {
         }
     }
 
-    /// Creates missing IPAddress objects and deletes those without Service.
-    pub(super) async fn follow(&self, call: &ResourceCall<'_>) {
-        let noted = std::mem::take(&mut *self.0.lock());
+    /// Creates missing IPAddress objects and deletes those without Service. Those of `kept` are known to be right.
+    pub(super) async fn follow(&self, call: &ResourceCall<'_>, kept: &HashSet<String>) {
+        let mut noted = std::mem::take(&mut *self.0.lock());
+        noted.retain(|(_, address)| !kept.contains(address));
         if noted.is_empty() {
             return;
         }
@@ -154,7 +155,7 @@ fn is_ours(address: &Value) -> bool {
 }
 
 /// The addresses of a Service in canonical form.
-fn addresses_of(service: &Value) -> Vec<String> {
+pub(super) fn addresses_of(service: &Value) -> Vec<String> {
     let addresses = service["spec"]["clusterIPs"].list().iter();
     addresses
         .filter_map(|address| parse_sloppy(address.str()))

@@ -10,10 +10,11 @@
 //! before the Service is written, and another is chosen if another server was faster.
 
 mod address;
+mod ports;
 mod range;
 
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use mizzen_value::address::{Cidr, family};
 use mizzen_value::clock::Random;
 
 pub(crate) use address::repair_addresses;
+pub(crate) use ports::{Leaks, repair_ports};
 
 use address::ChangedAddresses;
 use mizzen_apiserver::admission::{Attributes, WriteStrategy, WriteTransaction};
@@ -58,6 +60,8 @@ impl WriteStrategy for ServiceAllocation {
             Box::new(ServiceTransaction {
                 claim: Mutex::new(self.0.claim()),
                 addresses: ChangedAddresses::default(),
+                released: Mutex::default(),
+                attempted: Mutex::default(),
             }) as _
         })
     }
@@ -67,6 +71,10 @@ impl WriteStrategy for ServiceAllocation {
 struct ServiceTransaction {
     claim: Mutex<PendingAllocation>,
     addresses: ChangedAddresses,
+    /// The ports that a Service does not have after the last attempt to write it. Only in a shared store.
+    released: Mutex<HashMap<Key, BTreeSet<u16>>>,
+    /// The addresses and ports that the last attempt writes. Only in a shared store.
+    attempted: Mutex<HashSet<String>>,
 }
 
 impl WriteTransaction for ServiceTransaction {
@@ -94,14 +102,31 @@ impl WriteTransaction for ServiceTransaction {
         if attributes.is("", "services") {
             let is_shared = is_shared(attributes.call);
             self.addresses.note(new, attributes.old, is_shared);
+            if let Some(new) = new.filter(|_| is_shared) {
+                *self.attempted.lock() = names_of(new);
+            }
+            if let Some(old) = attributes.old.filter(|_| is_shared) {
+                let metadata = &old["metadata"];
+                let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
+                let kept = new.map(ports::ports_of).unwrap_or_default();
+                let released = &ports::ports_of(old) - &kept;
+                self.released.lock().insert(key, released);
+            }
         } else if let Some(old) = attributes.old {
             self.addresses.note_address(old);
         }
         Box::pin(std::future::ready(()))
     }
 
-    fn settle<'a>(&'a self, call: &'a ResourceCall<'a>, _is_stored: bool) -> BoxFuture<'a, ()> {
-        Box::pin(self.addresses.follow(call))
+    fn settle<'a>(&'a self, call: &'a ResourceCall<'a>, is_stored: bool) -> BoxFuture<'a, ()> {
+        let mut kept = std::mem::take(&mut *self.attempted.lock());
+        if !is_stored {
+            kept.clear();
+        }
+        Box::pin(async move {
+            self.addresses.follow(call, &kept).await;
+            self.release_ports(call, is_stored, &kept).await;
+        })
     }
 }
 
@@ -144,8 +169,68 @@ impl ServiceTransaction {
             }
             is_reserved &= self.claim.lock().settle(address, reserved?);
         }
-        Ok(is_reserved)
+        let claimed: Vec<u16> = claimed
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .collect();
+        if !is_reserved || claimed.is_empty() {
+            return Ok(is_reserved);
+        }
+        let taken = ports::reserve(call.server, &claimed).await?;
+        let mut claim = self.claim.lock();
+        for port in claimed {
+            if taken.is_empty() || taken.contains(&port) {
+                claim.settle(&port.to_string(), taken.is_empty());
+            }
+        }
+        if taken.is_empty() {
+            let mut reserved = self.released.lock();
+            reserved.entry(service.clone()).or_default();
+        }
+        Ok(taken.is_empty())
     }
+
+    /// Releases the ports that a Service had, or that were reserved for it, and that it does not have.
+    async fn release_ports(
+        &self,
+        call: &ResourceCall<'_>,
+        is_stored: bool,
+        kept: &HashSet<String>,
+    ) {
+        let mut released = std::mem::take(&mut *self.released.lock());
+        if !is_stored {
+            released.values_mut().for_each(BTreeSet::clear);
+        }
+        // Reservations are those of one Service.
+        let mut reserved: Vec<u16> = self.claim.lock().reserved();
+        reserved.retain(|port| !kept.contains(&port.to_string()));
+        released
+            .values_mut()
+            .for_each(|ports| ports.extend(&reserved));
+        released.retain(|_, ports| !ports.is_empty());
+        if released.is_empty() {
+            return;
+        }
+        let server = call.server.clone();
+        // A client that disconnects must not leave a port behind.
+        let task = tokio::spawn(async move {
+            for (service, ports) in released {
+                if let Err(status) = ports::release(&server, &service, &ports).await {
+                    let error = status.message;
+                    tracing::warn!(%error, ?ports, "node ports are released by a later repair");
+                }
+            }
+        });
+        // It fails only when the process ends.
+        let _ = task.await;
+    }
+}
+
+/// The addresses and ports of a Service.
+fn names_of(service: &Value) -> HashSet<String> {
+    let ports = ports::ports_of(service).into_iter();
+    let ports = ports.map(|port| port.to_string());
+    ports.chain(address::addresses_of(service)).collect()
 }
 
 fn is_shared(call: &ResourceCall) -> bool {
@@ -309,11 +394,13 @@ impl AllocationRanges<'_> {
         self.claim.take(address, taken)
     }
 
-    fn claim_port(&mut self, port: i64) -> bool {
+    fn claim_port(&mut self, port: i64, is_requested: bool) -> bool {
+        let asks_cache = self.asks_cache(is_requested);
         let (registry, services, text) = (&self.server.registry, self.services, port.to_string());
         let taken = || {
-            registry.is_taken(services, NODE_PORT, &text)
-                || registry.is_taken(services, HEALTH_PORT, &text)
+            asks_cache
+                && (registry.is_taken(services, NODE_PORT, &text)
+                    || registry.is_taken(services, HEALTH_PORT, &text))
         };
         self.claim.take(&text, taken)
     }
@@ -374,7 +461,7 @@ impl ServiceIpPool for AllocationRanges<'_> {
                 );
                 return Err(AllocationError::Refused(message));
             }
-            return match self.claim_port(requested) {
+            return match self.claim_port(requested, true) {
                 true => Ok(requested),
                 false => Err(AllocationError::Refused(
                     "provided port is already allocated".into(),
@@ -383,9 +470,12 @@ impl ServiceIpPool for AllocationRanges<'_> {
         }
         let count = high - low + 1;
         let start = (random(self.server.registry.random()) % count as u64) as i64;
-        let mut ports = (0..count).map(|step| low + (start + step) % count);
+        let all = (0..count).map(|step| low + (start + step) % count);
+        // An earlier attempt may have reserved one.
+        let reserved: Vec<u16> = self.claim.reserved();
+        let mut ports = reserved.into_iter().map(i64::from).chain(all);
         ports
-            .find(|port| self.claim_port(*port))
+            .find(|port| self.claim_port(*port, false))
             .ok_or_else(|| AllocationError::Full("range is full".into()))
     }
 }

@@ -133,7 +133,7 @@ async fn repair_restores_missing_ip_addresses_and_deletes_orphans() {
         .expect(200);
     let stray = r#"{"metadata":{"name":"10.0.0.8","labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"spec":{"parentRef":{"resource":"services","namespace":"default","name":"gone"}}}"#;
     rig.post(ADDRESSES, stray).await.expect(201);
-    mizzen_controlplane::repair(&rig.server).await;
+    mizzen_controlplane::repair(&rig.server).await.unwrap();
     assert_eq!(rig.get(ADDRESSES).await.names(), ["10.0.0.9"]);
 }
 
