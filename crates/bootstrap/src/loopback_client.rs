@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::{Response, Server, User};
+use mizzen_registry::Registry;
 use mizzen_value::{Value, json};
 
 /// The user agent, and so the field manager, of the server's own requests.
@@ -31,6 +32,11 @@ impl LoopbackClient {
             server: server.clone(),
             agent: HeaderValue::from_static(agent),
         }
+    }
+
+    /// The registry of the server.
+    pub(crate) fn registry(&self) -> &Registry {
+        self.server.registry()
     }
 
     /// The status code, and the object of a successful GET.

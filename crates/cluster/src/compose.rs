@@ -15,7 +15,7 @@ use mizzen_bootstrap::kubeconfig::kubeconfig;
 use mizzen_bootstrap::loopback_client::cluster_uid;
 use mizzen_bootstrap::objects::{
     KubernetesService, ServerLocation, allow_migration, api_server_id, authentication, bootstrap,
-    bootstrap_metrics, reconcile_owned,
+    bootstrap_metrics, leave, reconcile_owned,
 };
 use mizzen_bootstrap::pki::{
     self, Authority, PkiError, Protocol, Signed, make_private, write_private,
@@ -27,6 +27,7 @@ use mizzen_encryption::{EncryptedCodec, Encryption, check_owner};
 use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
 use mizzen_node::cri::CriOptions;
+use mizzen_object::Kind;
 use mizzen_registry::{Codec, Registry, StorageCodec};
 use mizzen_scheduler::Configuration;
 use mizzen_store::{Encryptor, Health, OpenError, Revision, Store};
@@ -286,6 +287,7 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     let tls = pki::server_config(authorities.clone(), parsed.protocol, certificates.clone())?;
     let (signal, delay) = (stop_signal()?, args.serving.shutdown_delay_duration);
     let stdin = OptionFuture::from(args.stop_with_stdin.then(stdin_closed).transpose()?);
+    let reconciler = tokio::spawn(reconcile_owned(server.clone(), location.clone()));
     let (stopping, store) = (server.clone(), state.store.clone());
     let stop = async move {
         tokio::select! {
@@ -296,6 +298,10 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         }
         // Not ready for a while, so that load balancers notice.
         stopping.leave();
+        reconciler.abort();
+        // It was cancelled.
+        let _ = reconciler.await;
+        leave(&stopping, &location).await;
         tokio::time::sleep(delay).await;
     };
     let file = args.kubeconfig();
@@ -311,7 +317,6 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         trust.follow(&authorities),
     ));
     tokio::spawn(certificates.reload_on_change());
-    tokio::spawn(reconcile_owned(server.clone(), location));
     state.spawn_background_tasks(args, &server, parsed.authorizer.file);
     let example = topology.example_command();
     let components = match topology {
@@ -714,8 +719,12 @@ fn etcd_codec(args: &ServerArgs, encryption: Option<&Arc<Encryption>>) -> Arc<dy
         false => mizzen_kinds::catalog(),
     };
     let prefix = &args.storage.etcd_prefix;
-    let plain = StorageCodec::new(prefix, catalog.stored_kinds())
+    let mut plain = StorageCodec::new(prefix, catalog.stored_kinds())
         .with_keyspace("ranges", &mizzen_kinds::range_allocation());
+    let is_endpoints = |kind: &&Kind| kind.gvk.group.is_empty() && kind.gvk.kind == "Endpoints";
+    if let Some(endpoints) = catalog.kinds.iter().find(is_endpoints) {
+        plain = plain.with_keyspace("masterleases", endpoints);
+    }
     let plain = Arc::new(plain);
     match encryption {
         Some(encryption) => Arc::new(EncryptedCodec::new(plain, encryption.clone())),

@@ -95,10 +95,12 @@ impl Codec for EncryptedCodec {
 }
 
 /// The resource whose rules apply to a keyspace. Kubernetes: the bitmaps of allocated ports are encrypted as services
-/// are (registry/core/rest/storage_core.go).
+/// are (registry/core/rest/storage_core.go), and the leases of servers as a resource of their own
+/// (controlplane/instance.go).
 fn ruled_as(space: &str) -> &str {
     match space {
         "ranges" => "services",
+        "masterleases" => "apiServerIPInfo",
         _ => space,
     }
 }

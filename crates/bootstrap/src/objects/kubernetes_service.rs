@@ -1,14 +1,17 @@
 //! The `kubernetes` Service, its Endpoints and its EndpointSlice: how clients inside the cluster reach the API server.
 //!
 //! Kubernetes: an existing Service is not changed; the Endpoints have exactly the addresses of live servers, and the
-//! EndpointSlice mirrors the Endpoints (controlplane/controller/kubernetesservice, controlplane/reconcilers).
+//! EndpointSlice mirrors the Endpoints (controlplane/controller/kubernetesservice, controlplane/reconcilers). Which servers
+//! live their leases tell, if several share a store.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Method;
 use mizzen_value::{Value, value};
 
+use super::server_leases::ServerLeases;
 use crate::loopback_client::LoopbackClient;
 
 /// How often they are reconciled.
@@ -98,6 +101,40 @@ impl KubernetesService {
         let Some(address) = self.advertise_address else {
             return Ok(());
         };
+        let address = address.to_string();
+        let addresses = match ServerLeases::of(client.registry()) {
+            Some(leases) => {
+                leases.renew(&address).await?;
+                leases.list().await?
+            }
+            None => vec![address],
+        };
+        if addresses.is_empty() {
+            // The own lease was just renewed.
+            return Err("no lease of an API server is stored".into());
+        }
+        self.write_endpoints(client, &addresses, reconcile_ports)
+            .await
+    }
+
+    /// Ends the lease of a server that stops, and removes it from the Endpoints. Only if servers share a store: alone, the
+    /// server keeps its Endpoints.
+    pub async fn leave(&self, client: &LoopbackClient) -> Result<(), String> {
+        let leases = ServerLeases::of(client.registry());
+        let Some((leases, address)) = leases.zip(self.advertise_address) else {
+            return Ok(());
+        };
+        leases.remove(&address.to_string()).await?;
+        let addresses = leases.list().await?;
+        self.write_endpoints(client, &addresses, true).await
+    }
+
+    async fn write_endpoints(
+        &self,
+        client: &LoopbackClient,
+        addresses: &[String],
+        reconcile_ports: bool,
+    ) -> Result<(), String> {
         let own = format!("{ENDPOINTS}/{NAME}");
         let (code, stored) = client.call(Method::GET, &own, None).await?;
         let base = match code {
@@ -106,7 +143,7 @@ impl KubernetesService {
             }),
             _ => stored.clone(),
         };
-        let wanted = self.reconcile_endpoints(&base, address, reconcile_ports);
+        let wanted = self.reconcile_endpoints(&base, addresses, reconcile_ports);
         match code {
             404 => drop(client.call(Method::POST, ENDPOINTS, Some(&wanted)).await?),
             _ if wanted != stored => drop(client.call(Method::PUT, &own, Some(&wanted)).await?),
@@ -142,11 +179,11 @@ impl KubernetesService {
         }
     }
 
-    /// The Endpoints with the address of the server.
+    /// The Endpoints with the addresses of the servers.
     fn reconcile_endpoints(
         &self,
         endpoints: &Value,
-        address: IpAddr,
+        addresses: &[String],
         reconcile_ports: bool,
     ) -> Value {
         let mut wanted = endpoints.clone();
@@ -155,24 +192,31 @@ impl KubernetesService {
             .entry("labels")
             .set(SKIP_MIRROR, "true");
         let ports = value!([{ "name": "https", "port": (self.port), "protocol": "TCP" }]);
-        let address = address.to_string();
+        if addresses.is_empty() {
+            wanted.remove("subsets");
+            return wanted;
+        }
+        let all = || -> Vec<Value> {
+            let addresses = addresses.iter();
+            addresses
+                .map(|address| value!({ "ip": (address.as_str()) }))
+                .collect()
+        };
         let subsets = endpoints["subsets"].list();
         let has_format = subsets.len() == 1;
-        let addresses: Vec<&str> = subsets
+        let stored: BTreeSet<&str> = subsets
             .iter()
             .flat_map(|subset| subset["addresses"].list())
             .map(|one| one["ip"].str())
             .collect();
         if !has_format {
-            wanted.set(
-                "subsets",
-                value!([{ "addresses": [{ "ip": (address.as_str()) }], "ports": (ports) }]),
-            );
+            let subset = value!({ "addresses": (all()), "ports": (ports) });
+            wanted.set("subsets", vec![subset]);
             return wanted;
         }
         let mut subset = subsets[0].clone();
-        if addresses != [address.as_str()] {
-            subset.set("addresses", value!([{ "ip": (address.as_str()) }]));
+        if stored != addresses.iter().map(String::as_str).collect() {
+            subset.set("addresses", all());
             subset.remove("notReadyAddresses");
         }
         if reconcile_ports {
@@ -225,6 +269,11 @@ mod tests {
 
     #[track_caller]
     fn check(subsets: &str, reconcile_ports: bool, expected: &str) {
+        check_servers(&["192.0.2.7"], subsets, reconcile_ports, expected);
+    }
+
+    #[track_caller]
+    fn check_servers(servers: &[&str], subsets: &str, reconcile_ports: bool, expected: &str) {
         let stored = format!(
             r#"{{"metadata":{{"labels":{{"{SKIP_MIRROR}":"true"}}}},"subsets":{subsets}}}"#
         );
@@ -235,7 +284,8 @@ mod tests {
             port: 6443,
             node_port: None,
         };
-        let found = service.reconcile_endpoints(&stored, [192, 0, 2, 7].into(), reconcile_ports);
+        let servers: Vec<String> = servers.iter().map(|server| String::from(*server)).collect();
+        let found = service.reconcile_endpoints(&stored, &servers, reconcile_ports);
         assert_eq!(to_string(&found["subsets"]), expected);
     }
 
@@ -255,6 +305,23 @@ mod tests {
         let port = GOOD.replace("6443", "1");
         check(&port, false, &port);
         check(&port, true, GOOD);
+    }
+
+    #[test]
+    fn endpoints_have_the_addresses_of_all_servers_that_live() {
+        const BOTH: &str = r#"[{"addresses":[{"ip":"192.0.2.7"},{"ip":"192.0.2.8"}],"ports":[{"name":"https","port":6443,"protocol":"TCP"}]}]"#;
+        let servers = ["192.0.2.7", "192.0.2.8"];
+        check_servers(&servers, "[]", false, BOTH);
+        let one = BOTH.replace(r#"{"ip":"192.0.2.7"},"#, "");
+        check_servers(&servers, &one, false, BOTH);
+        check_servers(&["192.0.2.8"], BOTH, false, &one);
+        // The order is no difference.
+        let turned = BOTH.replace(
+            r#"{"ip":"192.0.2.7"},{"ip":"192.0.2.8"}"#,
+            r#"{"ip":"192.0.2.8"},{"ip":"192.0.2.7"}"#,
+        );
+        check_servers(&servers, &turned, false, &turned);
+        check_servers(&[], BOTH, false, "null");
     }
 
     #[test]

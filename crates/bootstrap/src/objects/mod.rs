@@ -12,6 +12,7 @@ mod identity_lease;
 mod kubernetes_service;
 mod migration;
 mod reconcile;
+mod server_leases;
 mod service_cidr;
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,7 @@ use mizzen_authentication::TrustedAuthorities;
 use mizzen_value::address::Cidr;
 use mizzen_value::{Value, value};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval_at};
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::loopback_client::{KUBE_APISERVER, LoopbackClient};
 use identity_lease::IdentityLease;
@@ -193,6 +194,21 @@ pub async fn reconcile_owned(server: Server, location: ServerLocation) {
                 Ok(())
             }
         ),
+    );
+}
+
+/// Removes a server that stops from the Endpoints of the `kubernetes` Service. [`reconcile_owned`] must have ended.
+pub async fn leave(server: &Server, location: &ServerLocation) {
+    let client = LoopbackClient::new(server, KUBE_APISERVER);
+    // Kubernetes: a server that cannot reach etcd stops all the same (kubernetesservice/controller.go).
+    let left = timeout(
+        2 * kubernetes_service::INTERVAL,
+        location.service.leave(&client),
+    );
+    log_outcome(
+        "the Endpoints of the kubernetes Service",
+        left.await
+            .unwrap_or_else(|elapsed| Err(elapsed.to_string())),
     );
 }
 

@@ -126,9 +126,15 @@ impl Home {
 
     /// A server that is ready.
     pub(crate) async fn start(&self) -> Process {
+        self.start_with(&[]).await
+    }
+
+    /// A server with these arguments, too, that is ready.
+    pub(crate) async fn start_with(&self, arguments: &[&str]) -> Process {
         let mut child = self
             .command()
             .args(["--port", "0"])
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

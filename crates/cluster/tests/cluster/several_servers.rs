@@ -359,6 +359,57 @@ async fn repairs_release_what_a_stopped_server_has_left() {
 }
 
 #[tokio::test]
+async fn the_kubernetes_service_has_the_endpoints_of_servers_that_live() {
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let home = Home::on_disk()
+            .with("--etcd-servers")
+            .with(etcd.endpoint(0));
+        let start = async |address: &str| {
+            let address = format!("--advertise-address={address}");
+            home.start_with(&[&address]).await
+        };
+        let first = start("192.0.2.1").await;
+        let client = first.admin().await;
+        let path = "/api/v1/namespaces/default/endpoints?watch=true&fieldSelector=metadata.name%3Dkubernetes";
+        let mut events = client.watch(path).await;
+        let mut wait_for = async |expected: &[&str]| {
+            loop {
+                let event = events.next().await.expect("an event");
+                let addresses = &event["object"]["subsets"][0]["addresses"];
+                let addresses = addresses.as_array().into_iter().flatten();
+                let addresses: Vec<_> = addresses.map(|one| one["ip"].as_str().unwrap()).collect();
+                if addresses == expected {
+                    return;
+                }
+            }
+        };
+        wait_for(&["192.0.2.1"]).await;
+        let second = start("192.0.2.2").await;
+        wait_for(&["192.0.2.1", "192.0.2.2"]).await;
+        let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+        wait_until(&client, slice, |_, slice| {
+            slice["endpoints"]
+                .as_array()
+                .is_some_and(|all| all.len() == 2)
+        })
+        .await;
+
+        // One that stops goes at once, and one that is killed when its lease has expired.
+        second.stop().await;
+        let path = "/api/v1/namespaces/default/endpoints/kubernetes";
+        let endpoints = client.get(path).await.expect(200).json();
+        let addresses = &endpoints["subsets"][0]["addresses"];
+        assert_eq!(*addresses, json!([{ "ip": "192.0.2.1" }]));
+        wait_for(&["192.0.2.1"]).await;
+        let second = start("192.0.2.2").await;
+        wait_for(&["192.0.2.1", "192.0.2.2"]).await;
+        second.kill().await;
+        wait_for(&["192.0.2.1"]).await;
+    }
+}
+
+#[tokio::test]
 async fn a_server_goes_on_when_the_other_is_killed() {
     for servers in Servers::start_all().await {
         let (first, second) = servers.clients().await;
