@@ -239,7 +239,7 @@ async fn without_its_key_the_server_fails_to_start_and_names_the_record() {
     say(&home, IDENTITY);
     check(
         home.fail_to_start(0).await,
-        "identity transformer tried to read encrypted data",
+        "pizzas default/p cannot be opened: no matching prefix found",
     );
     say(&home, &aes(1));
     let (process, client) = start(&home).await;
