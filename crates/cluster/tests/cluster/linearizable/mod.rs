@@ -14,6 +14,7 @@ pub(crate) mod servers;
 pub(crate) mod watchers;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mizzen_linearizability::{History, check};
 use tokio::task::JoinSet;
@@ -22,6 +23,7 @@ use self::clients::{RecordedClient, Workload};
 use self::proxy::{PlantedBug, Proxy};
 use self::recorder::{PREFIX, Recorder};
 use self::servers::Servers;
+use crate::etcd_server;
 use crate::process::Home;
 use crate::random::{Random, rounds};
 
@@ -34,6 +36,27 @@ const N_REQUESTS: usize = 480;
 #[tokio::test(flavor = "multi_thread")]
 async fn histories_on_disk_are_linearizable() {
     check_histories(|| vec![Home::on_disk()]).await;
+}
+
+/// Three servers on one etcd. Each history has keys of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn histories_of_three_servers_on_etcd_are_linearizable() {
+    for etcd in etcd_server::installed() {
+        let cluster = etcd.start(etcd_server::Options::default()).await;
+        let n_prefixes = AtomicUsize::new(0);
+        check_histories(|| {
+            let prefix = format!("/history-{}", n_prefixes.fetch_add(1, Ordering::Relaxed));
+            let home = || {
+                Home::on_disk()
+                    .with("--etcd-servers")
+                    .with(cluster.endpoint(0))
+                    .with("--etcd-prefix")
+                    .with(prefix.clone())
+            };
+            (0..3).map(|_| home()).collect()
+        })
+        .await;
+    }
 }
 
 /// Checks histories of the servers of `homes`.
