@@ -25,7 +25,8 @@ pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
                 .create(directory)?;
         }
         let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".new");
+        // Servers that share a directory may write the same file at the same time.
+        temporary.push(format!(".{}.new", std::process::id()));
         let temporary = PathBuf::from(temporary);
         // A leftover may be readable by other users.
         match fs::remove_file(&temporary) {
@@ -105,7 +106,8 @@ mod tests {
             directory.path().join("elsewhere"),
         );
         fs::write(&elsewhere, "").unwrap();
-        std::os::unix::fs::symlink(&elsewhere, directory.path().join("key.new")).unwrap();
+        let leftover = format!("key.{}.new", std::process::id());
+        std::os::unix::fs::symlink(&elsewhere, directory.path().join(leftover)).unwrap();
         write_private(&file, "secret").unwrap();
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "");
         assert_eq!(

@@ -61,13 +61,19 @@ impl ClusterDirectory {
     }
 }
 
-/// Whether a server writes files of this name. `.new` is the suffix of a file until it is whole.
+/// Whether a server writes files of this name. `.new`, or `.PID.new`, is the suffix of a file until it is whole.
 fn is_of_server(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;
     };
-    let name = name.strip_suffix(".new").unwrap_or(name);
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let name = match name.strip_suffix(".new") {
+        Some(name) => match name.rsplit_once('.') {
+            Some((name, process)) if is_number(process) => name,
+            _ => name,
+        },
+        None => name,
+    };
     let is_generation = name.split_once('.').is_some_and(|(number, extension)| {
         is_number(number) && ["base", "log"].contains(&extension)
     });
@@ -94,6 +100,7 @@ mod tests {
             "12.log",
             "ca.key",
             "tip.new",
+            "ca.key.4711.new",
             "mizzen.log.1",
             "mizzen.log.4711",
         ] {
