@@ -88,6 +88,7 @@ pub async fn admit_below(call: &ResourceCall<'_>, object: &mut Value) -> Result<
 
 async fn mutate(attributes: &Attributes<'_>, object: &mut CanonicalObject) -> Result<(), Status> {
     let server = attributes.call.server;
+    namespace::catch_up(attributes).await;
     let mut timer = PluginTimer::start(server, attributes.operation());
     for (position, plugin) in server.options.admission_plugins.iter().enumerate() {
         let outcome = match plugin.mutate {

@@ -1,10 +1,13 @@
 //! NamespaceLifecycle: nothing is created in a namespace that is missing or terminating, and system namespaces are not
 //! deleted. NamespaceAutoProvision creates a missing one; NamespaceExists rejects every write to one.
 
+use std::time::Duration;
+
 use mizzen_object::schema::CanonicalObject;
 use mizzen_object::{Cause, Status};
-use mizzen_registry::{BoxFuture, Key, Resource};
+use mizzen_registry::{BoxFuture, Key, Resource, Revision};
 use mizzen_value::value;
+use tokio::time::timeout;
 
 use super::Attributes;
 use crate::request::ResourcePath;
@@ -12,6 +15,34 @@ use crate::server::Server;
 
 /// The namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// How long a create waits for a namespace that another server has just created.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Waits for a namespace that this server does not know, if another server has created it.
+///
+/// Kubernetes: a namespace that is not in the cache is read from the store (plugin/namespace/lifecycle/admission.go).
+pub(super) async fn catch_up(attributes: &Attributes<'_>) {
+    let Ok((registry, namespaces)) = attributes.call.server.namespaces() else {
+        return;
+    };
+    let namespace = attributes.namespace();
+    if !registry.store().is_shared() || namespace.is_empty() || !attributes.is_create() {
+        return;
+    }
+    let key = Key::new("", namespace);
+    let cached = registry.get_field(&namespaces, &key, "status.phase");
+    if cached.is_err()
+        && let Ok(found) = registry.read(&namespaces, &key, "").await
+    {
+        let version = found.value()["metadata"]["resourceVersion"].str().parse();
+        let reached = namespaces
+            .space()
+            .reached(Revision(version.unwrap_or_default()));
+        // Without it the plug-in rejects the create as that in a missing namespace.
+        let _ = timeout(CATCH_UP_TIMEOUT, reached).await;
+    }
+}
 
 /// Rejects a create in a namespace that is missing or terminating.
 pub(crate) fn admit(attributes: &Attributes, object: &mut CanonicalObject) -> Result<(), Status> {

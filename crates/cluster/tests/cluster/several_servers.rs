@@ -111,6 +111,24 @@ async fn a_write_through_one_server_is_read_at_once_through_the_other() {
 }
 
 #[tokio::test]
+async fn a_namespace_of_one_server_is_used_at_once_through_the_other() {
+    for servers in Servers::start_all().await {
+        let (first, second) = servers.clients().await;
+        for n in 0..20 {
+            let namespace = json!({ "metadata": { "name": format!("n{n}") } }).to_string();
+            first
+                .post("/api/v1/namespaces", namespace)
+                .await
+                .expect(201);
+            let path = format!("/api/v1/namespaces/n{n}/configmaps");
+            second.post(&path, config_map("a")).await.expect(201);
+        }
+        let path = "/api/v1/namespaces/missing/configmaps";
+        second.post(path, config_map("a")).await.expect(404);
+    }
+}
+
+#[tokio::test]
 async fn definitions_and_roles_of_one_server_apply_on_the_other() {
     for servers in Servers::start_all().await {
         let (first, second) = servers.clients().await;
