@@ -229,7 +229,8 @@ const TEXTS: [&str; 6] = [
     "&'a str",
 ];
 /// Crates without credentials: there these names are map keys and parts of schemas.
-const HARMLESS: [&str; 7] = [
+const HARMLESS: [&str; 8] = [
+    "linearizability",
     "value",
     "object",
     "component-helpers",
