@@ -12,10 +12,10 @@ use super::{Keep, group_of};
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct SelectionArgs {
-    /// Select only these: RESOURCE[.GROUP][/NAME], such as deployments.apps, '*.example.com', secrets/db-*
+    /// Select only these: RESOURCE, RESOURCE.GROUP or RESOURCE/NAME, such as deployments.apps, '*.example.com', secrets/db-*
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     include: Vec<Pattern>,
-    /// Leave these out: RESOURCE[.GROUP][/NAME]; it takes precedence over --include
+    /// Leave these out, named in the same way; it takes precedence over --include
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     exclude: Vec<Pattern>,
     /// Select only objects in these namespaces, and the namespaces themselves
