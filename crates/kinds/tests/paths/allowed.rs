@@ -32,6 +32,18 @@ const EXCEPTIONS: &[Exception] = &[
         "the configuration of PodNodeSelector",
     ),
     (
+        "controlplane/src/service/ports.rs",
+        &["range"],
+        "a RangeAllocation, which is no resource",
+    ),
+    (
+        "node/src/cri/config.rs",
+        &["memory"],
+        "the amounts of a node",
+    ),
+    ("node/src/cri/machine.rs", &["*"], "the amounts of a node"),
+    ("node/src/cri/network.rs", &["*"], "a configuration of CNI"),
+    (
         "apiserver/src/admission/policy/patch.rs",
         &["op"],
         "an operation of a JSON patch",
