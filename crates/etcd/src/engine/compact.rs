@@ -1,7 +1,7 @@
 //! Compaction, by the agreement of all servers of an etcd.
 //!
 //! Kubernetes: the key `compact_rev_key` counts compactions by its version. Every interval each server tries to write it on
-//! condition that nobody did since it last looked; the one that succeeds compacts (storage/etcd3/compact.go). So upstream's
+//! condition that no other server did since it last looked; the one that succeeds compacts (storage/etcd3/compact.go). So upstream's
 //! servers and these share the work.
 
 use tokio::sync::Mutex;
