@@ -12,10 +12,12 @@ mod apps;
 mod batch;
 mod extensions;
 mod groups;
+mod manifest;
 mod range_allocation;
 mod retired;
 
 pub use groups::{requested_groups, requested_name};
+pub use manifest::complete;
 pub use mizzen_apiextensions::Behaviour;
 pub use mizzen_schemas::object_meta;
 pub use range_allocation::range_allocation;

@@ -229,6 +229,7 @@ pub(super) fn json_post(
         url,
         headers,
         body,
+        stays_on_host: false,
     })
 }
 

@@ -23,6 +23,8 @@ pub struct RedirectingCall {
     pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
+    /// Whether a redirect to another host is the answer, as for a probe of a kubelet.
+    pub stays_on_host: bool,
 }
 
 impl RedirectingCall {
@@ -34,6 +36,7 @@ impl RedirectingCall {
             url: url.into(),
             headers: HeaderMap::from_iter([(header::ACCEPT, accept)]),
             body: Bytes::new(),
+            stays_on_host: false,
         }
     }
 
@@ -45,6 +48,7 @@ impl RedirectingCall {
             url: url.into(),
             headers: HeaderMap::from_iter([(header::CONTENT_TYPE, json)]),
             body: body.into(),
+            stays_on_host: false,
         }
     }
 
@@ -59,6 +63,7 @@ impl RedirectingCall {
         let failed = |url: &str, error: SendError| {
             SendError(format!("{operation} {}: {}", json::quote(url), error.0))
         };
+        let first = host(&self.url);
         for count in 1.. {
             let response = self
                 .once(client, until, &target)
@@ -76,6 +81,9 @@ impl RedirectingCall {
                     )),
                 )
             })?;
+            if self.stays_on_host && host(&next) != first {
+                return Ok(response);
+            }
             if count == MAX_REQUESTS {
                 let stopped = SendError(format!("stopped after {MAX_REQUESTS} redirects"));
                 return Err(failed(&location, stopped));
@@ -138,13 +146,14 @@ fn operation(method: &Method) -> String {
     word
 }
 
+/// The host of a URL, in lower case.
+fn host(url: &str) -> Option<String> {
+    let uri = url.parse::<Uri>().ok()?;
+    uri.host().map(str::to_ascii_lowercase)
+}
+
 /// Go: credentials go to the host they were meant for, and to those below it.
 fn is_same_domain(first: &str, next: &str) -> bool {
-    let host = |url: &str| {
-        url.parse::<Uri>()
-            .ok()
-            .and_then(|uri| uri.host().map(str::to_ascii_lowercase))
-    };
     match (host(first), host(next)) {
         (Some(first), Some(next)) => {
             let below = next
