@@ -15,6 +15,7 @@
 //! for another reason, starts nothing twice.
 
 mod exec;
+mod exec_script;
 mod http;
 pub(crate) mod plain;
 mod simulated;

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use mizzen_value::time::duration_nanos;
 use mizzen_value::{Str, Value};
 
+use super::exec_script::ExecScript;
 use super::http::HttpSite;
 use super::{
     Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerPhase, ContainerRuntime,
@@ -131,6 +132,7 @@ fn check_annotations(pod: &Value) -> Result<(), String> {
     Pulls::from_pod(pod)?;
     UsageScript::from_pod(pod)?;
     HttpSite::from_pod(pod)?;
+    ExecScript::check(pod)?;
     let annotations = pod["metadata"]["annotations"].entries();
     let named = annotations.filter_map(|(name, _)| name.strip_prefix(LOGS)?.strip_prefix('.'));
     check_containers(pod, LOGS, named)
