@@ -26,7 +26,6 @@ use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtim
 use mizzen_encryption::{EncryptedCodec, Encryption, check_owner};
 use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
-use mizzen_node::cri::CriOptions;
 use mizzen_object::Kind;
 use mizzen_registry::{Codec, Registry, StorageCodec};
 use mizzen_scheduler::Configuration;
@@ -46,7 +45,7 @@ use crate::control_loops::{self, ControlLoops, Dependencies};
 use crate::election::LeaderCandidate;
 use crate::leader_elected_component::LeaderElectedComponent;
 use crate::log;
-use crate::real_node;
+use crate::real_node::{self, RealNode};
 use crate::simulated_nodes::SimulatedNodes;
 use crate::storage_log;
 use crate::storage_size::StorageSize;
@@ -141,7 +140,7 @@ pub(crate) struct ControlPlane {
     /// The simulated nodes.
     pub nodes: SimulatedNodes,
     /// The node with real containers, if there is one.
-    pub real_node: Option<Box<CriOptions>>,
+    pub real_node: Option<Box<RealNode>>,
     /// The pod CIDRs, from which nodes get theirs.
     pub pod_ranges: Vec<String>,
     /// The addresses of simulated load balancers.
@@ -237,6 +236,16 @@ pub(crate) fn serve(args: &ServerArgs, topology: Topology) -> Result<(), Compose
 }
 
 /// Starts everything in order, serves, and stops everything in reverse order.
+/// The address at which this machine reaches a server that listens on `bound`.
+fn own_address(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
 async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> {
     let started = Instant::now();
     let progress = Progress::start("starting the server".into());
@@ -321,7 +330,12 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     let example = topology.example_command();
     let components = match topology {
         Topology::ApiServer => None,
-        Topology::ControlPlane(options) => Some(options.start_components(&server, &state).await?),
+        Topology::ControlPlane(mut options) => {
+            if let Some(node) = &mut options.real_node {
+                node.cri.api_server = Some(own_address(address).to_string());
+            }
+            Some(options.start_components(&server, &state).await?)
+        }
     };
 
     // A boot sequence that takes longer continues; /readyz reports it.

@@ -30,6 +30,18 @@ pub(crate) async fn connect(file: &Path, user_agent: &'static str) -> Result<Cli
         .build())
 }
 
+/// The host and the port of the server that `file` names.
+pub(crate) async fn server_address(file: &Path) -> Result<String, ConnectError> {
+    let config = kubeconfig::load(file, None, "kubelet").await?;
+    let host = config.cluster_url.host().unwrap_or_default();
+    let usual = match config.cluster_url.scheme_str() {
+        Some("http") => 80,
+        _ => 443,
+    };
+    let port = config.cluster_url.port_u16().unwrap_or(usual);
+    Ok(format!("{host}:{port}"))
+}
+
 /// A client of the server of a context, by default of the current one, and its address. The caller reports requests that fail.
 pub(crate) async fn connect_context(
     file: &Path,

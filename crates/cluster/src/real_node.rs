@@ -8,6 +8,7 @@ use mizzen_bootstrap::objects::bootstrap_nodes;
 use mizzen_bootstrap::pki::Authority;
 use mizzen_bootstrap::users;
 use mizzen_node as node;
+use mizzen_node::StaticPodSource;
 use mizzen_node::cri::{CriOptions, CriRuntime};
 use mizzen_sdk::informer::Factory;
 
@@ -18,10 +19,19 @@ use crate::simulated_nodes::ScopedInformers;
 /// The prefix of the lease's name, which the role of the agent names (`bootstrap/data/nodes.roles`).
 const LEASE: &str = "cri";
 
+/// The node with real containers.
+#[derive(Clone)]
+pub(crate) struct RealNode {
+    /// Its runtime.
+    pub cri: CriOptions,
+    /// Its static pods.
+    pub static_pods: Option<StaticPodSource>,
+}
+
 /// Starts the node as a candidate of its lease. The server calls it with a client certificate of `authority`; it shares
 /// `informers`.
 pub(crate) async fn start(
-    options: CriOptions,
+    options: RealNode,
     server: &Server,
     candidate: &LeaderCandidate,
     authority: &Authority,
@@ -45,14 +55,10 @@ pub(crate) async fn start(
 }
 
 /// Runs the agent. It connects to the runtime whenever it leads, and adopts what runs there.
-fn run(
-    cri_options: CriOptions,
-    server: Server,
-    authority: String,
-    informers: Factory,
-) -> LeaderTask {
+fn run(real_node: RealNode, server: Server, authority: String, informers: Factory) -> LeaderTask {
     Box::new(move |readiness| {
-        let (cri_options, authority) = (cri_options.clone(), authority.clone());
+        let (cri_options, authority) = (real_node.cri.clone(), authority.clone());
+        let static_pods = real_node.static_pods.clone();
         let (server, informers) = (server.clone(), ScopedInformers(informers.scoped()));
         Box::pin(async move {
             let name = cri_options.node.clone();
@@ -63,6 +69,7 @@ fn run(
             let mut options = node::Options::cri(agent, &name, runtime);
             options.client_of = Arc::new(move |name| client(&server, User::node(name)));
             options.informers = Some(informers.0.clone());
+            options.static_pods = static_pods;
             let serving =
                 node::Serving::bind(options.address, &authority, options.clock.clone()).await;
             options.serving = Some(serving.map_err(|error| error.to_string())?);

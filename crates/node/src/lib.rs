@@ -20,6 +20,7 @@
 //! | `status` | the pod status that a kubelet writes |
 //! | `services` | the environment variables of Services |
 //! | `admit` | pod admission on the node |
+//! | `static_pods` | pods from files, and their mirror pods |
 //! | `agent` | the sync loop for the pods of all nodes |
 //! | `server` | the kubelet's HTTPS endpoints: logs, pods, metrics |
 //! | `resource_metrics` | `/metrics/resource` of a kubelet |
@@ -42,6 +43,7 @@ mod server;
 mod services;
 mod settings;
 mod shell;
+mod static_pods;
 mod status;
 mod streaming;
 mod timeline;
@@ -72,6 +74,7 @@ use server::is_loopback_v4;
 pub use server::{ServeError, Serving, client_authority};
 use services::ServiceLinks;
 use settings::{NodeSettings, unrepeated};
+pub use static_pods::{CompletePod, StaticPodSource};
 use timeline::MomentTimeline;
 
 /// How long pods wait for Services at the start; after that, containers start without their
@@ -101,6 +104,8 @@ pub struct Options {
     pub address: IpAddr,
     /// The container runtime.
     pub runtime: Arc<dyn ContainerRuntime>,
+    /// The static pods of the node, if there is one.
+    pub static_pods: Option<StaticPodSource>,
     /// The wall clock.
     pub clock: Clock,
     /// The server of the kubelet endpoints; `None` to serve nothing.
@@ -125,6 +130,7 @@ impl Options {
             capacity: nodes::default_capacity(),
             address: Ipv4Addr::LOCALHOST.into(),
             runtime: Arc::new(Simulated),
+            static_pods: None,
             clock: wall_clock(),
             serving: None,
             informers: None,
@@ -149,6 +155,7 @@ impl Options {
 /// Registers nodes and runs their pods until the future is dropped.
 pub async fn run(mut options: Options) {
     let (serving, shared) = (options.serving.take(), options.informers.take());
+    let static_pods = options.static_pods.take();
     let metrics = options.metrics.clone();
     let settings = Arc::new(settings(options, serving.as_ref(), shared.as_ref()));
     let (pods, followed) = match &shared {
@@ -164,6 +171,7 @@ pub async fn run(mut options: Options) {
         .for_each(|informer| metrics.register(informer));
     let (pod_queue, node_queue) = (enqueue(&pods, "pods"), enqueue(&followed, "nodes"));
     let (handle, requests) = AgentHandle::new(settings.clone());
+    let files = follow_files(static_pods, settings.clone(), pods.clone(), handle.clone());
     let server_task = async {
         match serving {
             Some(serving) => server::serve(serving, settings.clone(), handle).await,
@@ -172,6 +180,7 @@ pub async fn run(mut options: Options) {
     };
     let (woken, runtime) = (pod_queue.clone(), settings.runtime.clone());
     runtime.on_change(Arc::new(move |key| woken.add(key)));
+    runtime.set_api(settings.api_of(&settings.name(0)));
     let agent = Agent::new(settings.clone(), pods.clone(), followed.clone());
     let services = settings.services.informer();
     let agent = async {
@@ -182,10 +191,6 @@ pub async fn run(mut options: Options) {
             .is_err()
         {
             tracing::warn!("Services have not synced, containers start without their variables");
-        }
-        if runtime.runs_processes() {
-            pods.wait_for_sync().await;
-            runtime.remove_orphans(&settings.uids_here(&pods));
         }
         agent.run(pod_queue, requests).await;
     };
@@ -204,11 +209,43 @@ pub async fn run(mut options: Options) {
     };
     tokio::select! {
         () = agent => {}
+        () = files => {}
         () = runtime.run() => {}
         () = nodes::run_heartbeats(settings.clone(), followed.store().clone(), node_queue) => {}
         () = server_task => {}
         () = informers => {}
     }
+}
+
+/// Passes static pods to the agent, and removes orphans once all pods are known. Static pods do not
+/// wait for the API server.
+async fn follow_files(
+    source: Option<StaticPodSource>,
+    settings: Arc<NodeSettings>,
+    pods: Informer<Object>,
+    agent: AgentHandle,
+) {
+    let runs_processes = settings.runtime.runs_processes();
+    let remove_orphans = async {
+        if runs_processes {
+            pods.wait_for_sync().await;
+            agent.remove_orphans().await;
+        }
+    };
+    let follow = async {
+        match source {
+            Some(source) => {
+                source
+                    .run(settings.name(0).to_string(), agent.clone())
+                    .await
+            }
+            // Mirror pods of an earlier configuration are deleted.
+            None if runs_processes => agent.set_static_pods(Vec::new()).await,
+            None => {}
+        }
+    };
+    tokio::join!(remove_orphans, follow);
+    std::future::pending().await
 }
 
 /// A queue of the keys of objects that changed. A key that waits is not added again.

@@ -24,7 +24,7 @@ use super::lead::{self, LeadError};
 use super::node_runtime::{NodeRuntimeArgs, RuntimeError};
 use super::secure_serving::{SecureServingArgs, ServedComponent};
 use crate::component_server::{ComponentStatus, Ping, ShutdownCheck};
-use crate::connect::connect;
+use crate::connect::{connect, server_address};
 use crate::election::ComponentLease;
 use crate::log::print_error;
 
@@ -78,11 +78,14 @@ impl NodeCommand {
             let real_node = self.runtime.real_node().await?;
             let is_real = real_node.is_some();
             let mut options = match real_node {
-                Some(real_node) => {
+                Some(mut real_node) => {
+                    real_node.api_server = Some(server_address(&self.kubeconfig).await?);
                     let name = real_node.node.clone();
                     let runtime = CriRuntime::connect(real_node).await;
                     let runtime = runtime.map_err(RuntimeError::from)?;
-                    node::Options::cri(client.clone(), &name, runtime)
+                    let mut options = node::Options::cri(client.clone(), &name, runtime);
+                    options.static_pods = self.runtime.static_pods();
+                    options
                 }
                 None => {
                     let mut options = node::Options::simulated(client.clone(), self.nodes as usize);

@@ -1,9 +1,11 @@
 //! The flags of nodes with real containers.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use mizzen_node::cri::{CriOptions, CriRuntime};
+use mizzen_node::StaticPodSource;
+use mizzen_node::cri::{CriOptions, CriRuntime, check_sysctl_pattern};
 use mizzen_object::validate::names::is_dns1123_subdomain;
 
 /// A container runtime.
@@ -43,6 +45,12 @@ pub(crate) struct NodeRuntimeArgs {
     /// unless there is one
     #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
     cni_conf_dir: PathBuf,
+    /// Run the pods of the manifests in this directory, or of this file, on the node with real containers
+    #[arg(long, value_name = "PATH")]
+    pod_manifest_path: Option<PathBuf>,
+    /// Let pods with real containers set these sysctls besides the safe ones; a * at the end stands for any rest
+    #[arg(long, value_name = "SYSCTL,…", value_delimiter = ',', value_parser = sysctl)]
+    allowed_unsafe_sysctls: Vec<String>,
 }
 
 /// Why real containers cannot run.
@@ -83,10 +91,27 @@ impl NodeRuntimeArgs {
             root: self.node_root_dir.clone(),
             logs: self.pod_logs_dir.clone(),
             network: self.cni_conf_dir.clone(),
+            api_server: None,
+            unsafe_sysctls: self.allowed_unsafe_sysctls.clone(),
         };
         CriRuntime::check(&options.endpoint).await?;
         Ok(Some(options))
     }
+}
+
+impl NodeRuntimeArgs {
+    /// Where static pods come from. They are completed and validated as the API server does it.
+    pub(crate) fn static_pods(&self) -> Option<StaticPodSource> {
+        let path = self.pod_manifest_path.clone()?;
+        Some(StaticPodSource {
+            path,
+            complete: Arc::new(|pod| mizzen_kinds::complete("", "Pod", &pod)),
+        })
+    }
+}
+
+fn sysctl(text: &str) -> Result<String, String> {
+    check_sysctl_pattern(text).map(|()| text.into())
 }
 
 /// The host name, in lower case as the kubelet has it.

@@ -19,6 +19,7 @@ use crate::clusters::{
     KubeconfigFile, RunningCluster,
 };
 use crate::compose::{self, ComposeError, ControlPlane, EnabledControllers, Topology};
+use crate::real_node::RealNode;
 use crate::simulated_nodes::SimulatedNodes;
 
 /// Run the control plane with nodes, simulated or real
@@ -201,7 +202,12 @@ impl Up {
         let load_balancer_ranges = self.load_balancers.ranges();
         let control_plane = ControlPlane {
             nodes,
-            real_node: real_node.map(Box::new),
+            real_node: real_node.map(|cri| {
+                Box::new(RealNode {
+                    cri,
+                    static_pods: self.runtime.static_pods(),
+                })
+            }),
             pod_ranges,
             load_balancer_ranges,
             controllers: EnabledControllers::All,

@@ -172,7 +172,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "node",
-        &["component-helpers", "cri", "object", "sdk", "value"],
+        &[
+            "component-helpers",
+            "cri",
+            "object",
+            "sdk",
+            "transport",
+            "value",
+        ],
     ),
     (
         "bootstrap",

@@ -46,6 +46,10 @@ pub(crate) enum AgentRequest {
         data: Option<Bytes>,
         reply: oneshot::Sender<Result<(), String>>,
     },
+    /// The static pods of the node.
+    StaticPods(Vec<Object>),
+    /// The informer has all pods: what the runtime has beside them is removed.
+    RemoveOrphans,
 }
 
 /// A pod as the agent sees it.
@@ -87,6 +91,16 @@ impl AgentHandle {
             .await
             .ok()?;
         response.await.ok()?
+    }
+
+    /// Replaces the static pods. The send fails if the agent has gone.
+    pub(crate) async fn set_static_pods(&self, pods: Vec<Object>) {
+        let _ = self.requests.send(AgentRequest::StaticPods(pods)).await;
+    }
+
+    /// Removes what the runtime has of pods that exist no more.
+    pub(crate) async fn remove_orphans(&self) {
+        let _ = self.requests.send(AgentRequest::RemoveOrphans).await;
     }
 
     /// The pods of one of these nodes, by name.

@@ -11,6 +11,7 @@
 mod handle;
 mod node_table;
 mod read;
+mod static_pods;
 mod timers;
 mod usage;
 mod write;
@@ -45,6 +46,7 @@ use crate::settings::NodeSettings;
 use crate::status::{self, Host};
 use node_table::NodeTable;
 use read::{ContentCache, ReadObjects, TokenCache, read_objects};
+use static_pods::{MirrorWritten, StaticPodTable};
 use usage::{NodeMeter, PodMeter};
 use write::{PodWrite, PodWriteResult};
 
@@ -65,6 +67,8 @@ pub(crate) struct Agent {
     timers: Timers<Key>,
     writes: JoinSet<PodWriteResult>,
     reads: JoinSet<ReadObjects>,
+    static_pods: StaticPodTable,
+    mirrors: JoinSet<MirrorWritten>,
     contents: ContentCache,
     tokens: TokenCache,
     /// Pods to sync when a write has ended.
@@ -131,6 +135,8 @@ impl Agent {
             timers: Timers::default(),
             writes: JoinSet::new(),
             reads: JoinSet::new(),
+            static_pods: StaticPodTable::default(),
+            mirrors: JoinSet::new(),
             contents: ContentCache::default(),
             tokens: TokenCache::default(),
             waiting: VecDeque::new(),
@@ -157,6 +163,7 @@ impl Agent {
                     }
                 }
                 Some(Ok(read)) = self.reads.join_next() => self.on_objects_read(read),
+                Some(Ok(written)) = self.mirrors.join_next() => self.on_mirror_written(written),
                 Some(request) = requests.recv() => match request {
                     // The send fails if the caller has gone.
                     AgentRequest::Pod { key, reply } => drop(reply.send(self.pod(&key))),
@@ -165,6 +172,8 @@ impl Agent {
                     AgentRequest::Stdin { key, id, data, reply } => {
                         drop(reply.send(self.write_stdin(&key, &id, data)));
                     }
+                    AgentRequest::StaticPods(pods) => self.set_static_pods(pods),
+                    AgentRequest::RemoveOrphans => self.remove_orphans(),
                 },
                 () = sleep(pause) => self.sync_due_pods(),
             }
@@ -238,7 +247,7 @@ impl Agent {
     }
 
     fn pod(&self, key: &Key) -> Option<PodView> {
-        let object = self.pods.store().get(key)?.object().ok()?;
+        let object = self.pod_object(key)?;
         if !self.nodes_here.has(object["spec"]["nodeName"].str()) {
             return None;
         }
@@ -269,7 +278,7 @@ impl Agent {
 
     /// Passes input to a container.
     fn write_stdin(&mut self, key: &Key, id: &str, data: Option<Bytes>) -> Result<(), String> {
-        let Some(object) = self.pods.store().get(key).and_then(|it| it.object().ok()) else {
+        let Some(object) = self.pod_object(key) else {
             return Ok(());
         };
         let worker = self.worker.get_mut(key);
@@ -297,34 +306,31 @@ impl Agent {
 
     /// Syncs a pod, unless it has to wait.
     fn sync(&mut self, key: &Key) {
-        let Some(entry) = self.pods.store().get(key) else {
-            return self.forget(key);
+        let stored = self.pods.store().get(key);
+        let uid: Box<str> = match (self.static_pods.pods.get(key), &stored) {
+            (Some(pod), _) => pod.object.uid().into(),
+            (None, Some(entry)) => entry.uid().into(),
+            (None, None) => return self.forget(key),
         };
-        if self
-            .worker
-            .get(key)
-            .is_some_and(|worker| *worker.uid != *entry.uid())
-        {
+        if self.worker.get(key).is_some_and(|worker| worker.uid != uid) {
             self.forget(key);
         }
-        if self
-            .worker
-            .get(key)
-            .is_some_and(|worker| worker.must_wait(&entry))
-        {
+        let is_early = |worker: &PodWorker| worker.must_wait(stored.as_ref());
+        if self.worker.get(key).is_some_and(is_early) {
             return;
         }
         if self.writes.len() >= MAX_WRITES {
             self.waiting.push_back(key.clone());
             return;
         }
-        let object = match entry.object() {
-            Ok(object) => object,
-            Err(error) => {
-                tracing::warn!(%key, %error, "cannot decode a pod");
-                return;
-            }
+        let Some(object) = self.pod_object(key) else {
+            tracing::warn!(%key, "cannot decode a pod");
+            return;
         };
+        if self.is_orphaned_mirror(key, &object) {
+            self.forget(key);
+            return self.sync_mirror(key);
+        }
         let node = object["spec"]["nodeName"].str();
         if !self.nodes_here.has(node) {
             return;
@@ -336,10 +342,19 @@ impl Agent {
         span.record("outcome", outcome.as_str());
         let duration_us = began.elapsed().as_micros() as u64;
         tracing::debug!(duration_us, "pod synced");
+        drop(span);
+        if self.static_pods.pods.contains_key(key) {
+            self.sync_mirror(key);
+            if self.finish_static_pod(key) {
+                self.sync(key);
+            }
+        }
     }
 
     fn sync_now(&mut self, key: &Key, object: &Object) -> SyncOutcome {
         let now = self.settings.now();
+        let is_static = self.static_pods.pods.contains_key(key);
+        let mirror = self.mirror_uid(key);
         if !self.worker.contains_key(key) {
             let worker = self.admit(object, now);
             self.worker.insert(key.clone(), worker);
@@ -380,7 +395,12 @@ impl Agent {
         if let Some(at) = worker.schedule(next_sync, now) {
             self.timers.add(at, key.clone());
         }
-        let outcome = match worker.missing_write(object, &host, now) {
+        let write = worker.missing_write(object, &host, now);
+        let write = match is_static {
+            true => write.and_then(|write| write.for_mirror(mirror)),
+            false => write,
+        };
+        let outcome = match write {
             None => SyncOutcome::Unchanged,
             Some(_) if is_held_back => SyncOutcome::BackingOff,
             Some(write) => {
@@ -458,6 +478,13 @@ impl Agent {
         Some((refusal.reason, refusal.message))
     }
 
+    /// Removes what the runtime has of pods that are neither in the API nor in files.
+    fn remove_orphans(&self) {
+        let mut uids = self.settings.uids_here(&self.pods);
+        uids.extend(self.static_uids());
+        self.settings.runtime.remove_orphans(&uids);
+    }
+
     fn forget(&mut self, key: &Key) {
         let Some(worker) = self.worker.remove(key) else {
             return;
@@ -479,9 +506,9 @@ impl Agent {
 }
 
 impl PodWorker {
-    /// Whether a newer version than `entry` is about to arrive.
-    fn must_wait(&self, entry: &Entry<Object>) -> bool {
-        self.is_writing || entry.version() < self.wrote
+    /// Whether a newer version than `entry` is about to arrive. A static pod may have none.
+    fn must_wait(&self, entry: Option<&Entry<Object>>) -> bool {
+        self.is_writing || entry.is_some_and(|entry| entry.version() < self.wrote)
     }
 
     /// The share of the node that is released, once the pod is finished.

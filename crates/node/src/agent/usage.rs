@@ -6,6 +6,7 @@
 //!
 //! Invariant: without scrapes there are no meters.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_value::Str;
@@ -99,8 +100,11 @@ impl Agent {
             .iter_mut()
             .filter(|(_, worker)| worker.node == node)
         {
-            let stored = self.pods.store().get(key);
-            let Some(pod) = stored.and_then(|entry| entry.object().ok()) else {
+            let stored = match self.static_pods.pods.get(key) {
+                Some(pod) => Some(Arc::new(pod.object.clone())),
+                None => self.pods.store().get(key).and_then(|it| it.object().ok()),
+            };
+            let Some(pod) = stored else {
                 continue;
             };
             if *worker.uid != *pod.uid() {

@@ -33,6 +33,18 @@ pub(super) struct PodWriteResult {
 }
 
 impl PodWrite {
+    /// The same write to the mirror pod of a static pod, whose UID is `mirror`. The agent deletes
+    /// mirror pods by itself.
+    pub(super) fn for_mirror(self, mirror: Option<Value>) -> Option<PodWrite> {
+        match (self, mirror) {
+            (PodWrite::Status(mut patch), Some(uid)) => {
+                patch.entry("metadata").set("uid", uid);
+                Some(PodWrite::Status(patch))
+            }
+            _ => None,
+        }
+    }
+
     /// Writes, if the pod still has this UID.
     pub(super) async fn run(self, api: DynamicClient, key: Key, uid: Box<str>) -> PodWriteResult {
         let outcome = match &self {

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 use mizzen_component_helpers::qos::qos_class;
 use mizzen_cri::messages::{
-    Capability, ContainerConfig as CriContainerConfig, ContainerMetadata, DnsConfig, ImageSpec,
-    Int64Value, KeyValue, LinuxContainerConfig, LinuxContainerResources,
-    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount,
-    MountPropagation, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
-    PortMapping, ProfileType, Protocol, SeLinuxOption, SecurityProfile,
+    Capability, ContainerConfig as CriContainerConfig, ContainerMetadata, ImageSpec, Int64Value,
+    KeyValue, LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext,
+    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode,
+    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, ProfileType, Protocol,
+    SeLinuxOption, SecurityProfile,
 };
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
+use super::accept::sysctl_name;
 use crate::pod::inputs::{Variables, expand};
 use crate::runtime::ContainerConfig;
 
@@ -33,6 +34,10 @@ pub(super) const NODE: &str = "dev.mizzen.node";
 const TERMINATION_PATH: &str = "/dev/termination-log";
 /// Kubernetes: the most characters of a host name.
 const MAX_HOSTNAME: usize = 63;
+/// Kubernetes: the most characters of a host name with its domain.
+const MAX_FQDN: usize = 64;
+/// Kubernetes: the default of `clusterDomain`.
+const CLUSTER_DOMAIN: &str = "cluster.local";
 /// Kubernetes: shares of a CPU, and the fewest (pkg/kubelet/cm/helpers_linux.go).
 const SHARES_PER_CPU: i64 = 1024;
 const MIN_SHARES: i64 = 2;
@@ -112,16 +117,49 @@ pub(super) fn log_name(container: &str, attempt: u32) -> String {
     format!("{container}/{attempt}.log")
 }
 
-/// The host name of a pod.
+/// The host name of a pod. Kubernetes: kubelet_pods.go, `GeneratePodHostNameAndDomain`.
 pub(super) fn hostname(pod: &Value) -> String {
-    let own = pod["spec"]["hostname"].str();
-    let name = if own.is_empty() {
-        pod["metadata"]["name"].str()
-    } else {
-        own
-    };
-    let cut: String = name.chars().take(MAX_HOSTNAME).collect();
+    let spec = &pod["spec"];
+    let names = [
+        spec["hostnameOverride"].str(),
+        spec["hostname"].str(),
+        pod["metadata"]["name"].str(),
+    ];
+    let name = names.into_iter().find(|name| !name.is_empty());
+    let cut: String = name
+        .unwrap_or_default()
+        .chars()
+        .take(MAX_HOSTNAME)
+        .collect();
     cut.trim_end_matches(['-', '.']).into()
+}
+
+/// The host name with the domain of its subdomain, if it has one.
+fn full_hostname(pod: &Value) -> Option<String> {
+    let (spec, namespace) = (&pod["spec"], pod["metadata"]["namespace"].str());
+    let subdomain = spec["subdomain"].str();
+    let has_domain = !subdomain.is_empty() && spec["hostnameOverride"].str().is_empty();
+    has_domain.then(|| {
+        format!(
+            "{}.{subdomain}.{namespace}.svc.{CLUSTER_DOMAIN}",
+            hostname(pod)
+        )
+    })
+}
+
+/// The host name in the sandbox. Kubernetes: the kernel has room for 64 characters
+/// (kubelet_pods.go, `truncatePodHostnameIfNeeded`; util.SetNodeNameOrFQDN).
+pub(super) fn sandbox_hostname(pod: &Value) -> Result<String, String> {
+    let full = full_hostname(pod).filter(|_| pod["spec"]["setHostnameAsFQDN"].bool());
+    match full {
+        Some(full) if full.len() > MAX_FQDN => Err(format!(
+            "failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long ({MAX_FQDN} \
+             characters is the max, {} characters requested)",
+            full.len()
+        )),
+        Some(full) => Ok(full),
+        None => Ok(hostname(pod)),
+    }
 }
 
 /// The labels of a sandbox.
@@ -156,13 +194,14 @@ pub(super) fn sandbox(
         hostname: if host_network {
             String::new()
         } else {
-            hostname(pod)
+            sandbox_hostname(pod).unwrap_or_default()
         },
         log_directory: paths
             .pod_logs(&namespace, &name, &uid)
             .display()
             .to_string(),
-        dns_config: dns(spec),
+        // Only the creation of the sandbox needs it.
+        dns_config: None,
         port_mappings: if host_network {
             Vec::new()
         } else {
@@ -179,9 +218,10 @@ pub(super) fn sandbox(
                     .filter(|_| !context["runAsUser"].is_null()),
                 supplemental_groups: supplemental_groups(context),
                 privileged,
-                seccomp: Some(profile(
+                seccomp: Some(seccomp(
                     &context["seccompProfile"],
                     ProfileType::RuntimeDefault,
+                    paths,
                 )),
                 ..LinuxSandboxSecurityContext::default()
             }),
@@ -195,24 +235,6 @@ pub(super) fn sandbox(
             attempt,
         }),
     }
-}
-
-/// Kubernetes: `Default`, and `ClusterFirst` without a cluster DNS, is the resolver of the host
-/// (pkg/kubelet/network/dns).
-fn dns(spec: &Value) -> Option<DnsConfig> {
-    let own = &spec["dnsConfig"];
-    let options = own["options"].list().iter().map(|option| {
-        let (name, value) = (option["name"].str(), option["value"].str());
-        match value {
-            "" => name.to_owned(),
-            value => format!("{name}:{value}"),
-        }
-    });
-    (spec["dnsPolicy"].str() == "None").then(|| DnsConfig {
-        servers: texts(&own["nameservers"]),
-        searches: texts(&own["searches"]),
-        options: options.collect(),
-    })
 }
 
 fn port_mappings(spec: &Value) -> Vec<PortMapping> {
@@ -256,7 +278,7 @@ fn namespaces(spec: &Value) -> NamespaceOption {
 fn sysctls(context: &Value) -> BTreeMap<String, String> {
     let sysctls = context["sysctls"].list().iter();
     sysctls
-        .map(|sysctl| (text(&sysctl["name"]), text(&sysctl["value"])))
+        .map(|sysctl| (sysctl_name(sysctl["name"].str()), text(&sysctl["value"])))
         .collect()
 }
 
@@ -290,6 +312,16 @@ fn profile(profile: &Value, otherwise: ProfileType) -> SecurityProfile {
         profile_type: profile_type as i32,
         localhost_ref: text(&profile["localhostProfile"]),
     }
+}
+
+/// A profile of a file is below `seccomp` in the directory of the node.
+fn seccomp(wanted: &Value, otherwise: ProfileType, paths: &NodePaths) -> SecurityProfile {
+    let mut made = profile(wanted, otherwise);
+    if !made.localhost_ref.is_empty() {
+        let file = paths.root.join("seccomp").join(&made.localhost_ref);
+        made.localhost_ref = file.display().to_string();
+    }
+    made
 }
 
 /// The configuration of a container of a pod, with its mounts beside the volumes' own.
@@ -346,7 +378,7 @@ pub(super) fn container(
         tty: spec["tty"].bool(),
         linux: Some(LinuxContainerConfig {
             resources: Some(resources(config)),
-            security_context: Some(security_context(pod, spec)),
+            security_context: Some(security_context(pod, spec, paths)),
         }),
         ..CriContainerConfig::default()
     }
@@ -394,7 +426,7 @@ pub(super) fn volume_mount(host: &Path, wanted: &Value, is_read_only: bool) -> M
 }
 
 /// Kubernetes: pkg/kubelet/kuberuntime/security_context.go.
-fn security_context(pod: &Value, spec: &Value) -> LinuxContainerSecurityContext {
+fn security_context(pod: &Value, spec: &Value, node: &NodePaths) -> LinuxContainerSecurityContext {
     let (own, common) = (&spec["securityContext"], &pod["spec"]["securityContext"]);
     let either = |field: &str| match own[field].is_null() {
         true => &common[field],
@@ -422,7 +454,11 @@ fn security_context(pod: &Value, spec: &Value) -> LinuxContainerSecurityContext 
         no_new_privs: own["allowPrivilegeEscalation"].as_bool() == Some(false),
         masked_paths: paths(&MASKED_PATHS),
         readonly_paths: paths(&READONLY_PATHS),
-        seccomp: Some(profile(either("seccompProfile"), ProfileType::Unconfined)),
+        seccomp: Some(seccomp(
+            either("seccompProfile"),
+            ProfileType::Unconfined,
+            node,
+        )),
         apparmor: (!either("appArmorProfile").is_null())
             .then(|| profile(either("appArmorProfile"), ProfileType::RuntimeDefault)),
         ..LinuxContainerSecurityContext::default()
@@ -473,7 +509,9 @@ pub(super) fn hosts(pod: &Value, address: &str) -> String {
          fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
     );
     if !address.is_empty() {
-        text += &format!("{address}\t{}\n", hostname(pod));
+        let names = full_hostname(pod).into_iter().chain([hostname(pod)]);
+        let names: Vec<String> = names.collect();
+        text += &format!("{address}\t{}\n", names.join("\t"));
     }
     let aliases = pod["spec"]["hostAliases"].list();
     if !aliases.is_empty() {
@@ -484,4 +522,96 @@ pub(super) fn hosts(pod: &Value, address: &str) -> String {
         text += &format!("{}\t{names}\n", alias["ip"].str());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_value::{Str, value};
+
+    use super::*;
+    use crate::pod::inputs::{Inputs, NodeContext};
+    use crate::runtime::ContainerRole;
+
+    fn paths() -> NodePaths {
+        NodePaths {
+            root: "/node".into(),
+            logs: "/logs".into(),
+        }
+    }
+
+    #[test]
+    fn a_host_name_is_overridden_cut_or_has_its_domain() {
+        let pod = |spec: Value| {
+            let metadata = value!({ "name": ("n".repeat(62) + "-more"), "namespace": "shop" });
+            value!({ "metadata": metadata, "spec": spec })
+        };
+        #[track_caller]
+        fn check(pod: &Value, name: &str, in_sandbox: &str) {
+            assert_eq!(hostname(pod), name);
+            assert_eq!(sandbox_hostname(pod).unwrap_or_else(|why| why), in_sandbox);
+        }
+        let cut = "n".repeat(62);
+        check(&pod(value!({})), &cut, &cut);
+        let own = value!({ "hostname": "a", "subdomain": "b", "setHostnameAsFQDN": true });
+        check(&pod(own.clone()), "a", "a.b.shop.svc.cluster.local");
+        assert!(
+            hosts(&pod(own.clone()), "10.0.0.1")
+                .ends_with("10.0.0.1\ta.b.shop.svc.cluster.local\ta\n")
+        );
+        let mut overridden = own.clone();
+        overridden.set("hostnameOverride", "own.test");
+        check(&pod(overridden), "own.test", "own.test");
+        let mut long = own;
+        long.set("subdomain", "b".repeat(63));
+        let why = sandbox_hostname(&pod(long)).unwrap_err();
+        assert!(
+            why.ends_with("is too long (64 characters is the max, 88 characters requested)"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_default_proc_mount_is_masked() {
+        let made = |context: Value| {
+            let spec = value!({ "securityContext": context });
+            security_context(&value!({ "spec": {} }), &spec, &paths())
+        };
+        let usual = made(value!({ "procMount": "Default" }));
+        assert!(usual.masked_paths.contains(&"/proc/kcore".to_owned()));
+        assert!(usual.readonly_paths.contains(&"/proc/sys".to_owned()));
+        assert!(made(value!({ "privileged": true })).masked_paths.is_empty());
+    }
+
+    #[test]
+    fn a_command_has_its_variables_and_its_arguments() {
+        let pod = value!({ "metadata": { "name": "web", "uid": "u" }, "spec": {} });
+        let spec =
+            value!({ "name": "c", "command": ["echo", "$(A)"], "args": ["$(A)-$(B)", "$$(A)"] });
+        let variables = [(Str::from("A"), Str::from("x"))];
+        let inputs = Inputs {
+            variables: Some(variables.into()),
+            ..Inputs::default()
+        };
+        let config = ContainerConfig {
+            pod: &pod,
+            container: &spec,
+            role: ContainerRole::Regular,
+            n_restarts: 0,
+            since: None,
+            inputs: &inputs,
+            node: NodeContext::NONE,
+        };
+        let made = container(&config, "node", Vec::new(), &paths());
+        assert_eq!(made.command, ["echo", "x"]);
+        assert_eq!(made.args, ["x-$(B)", "$(A)"]);
+    }
+
+    #[test]
+    fn a_seccomp_profile_is_a_file_of_the_node() {
+        let profile = value!({ "type": "Localhost", "localhostProfile": "a/b.json" });
+        let made = seccomp(&profile, ProfileType::Unconfined, &paths());
+        assert_eq!(made.localhost_ref, "/node/seccomp/a/b.json");
+        let usual = seccomp(&Value::Null, ProfileType::Unconfined, &paths());
+        assert_eq!(usual.profile_type(), ProfileType::Unconfined);
+    }
 }

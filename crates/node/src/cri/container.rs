@@ -9,17 +9,19 @@ use std::time::Duration;
 use mizzen_cri::CallError;
 use mizzen_cri::messages::{
     ContainerConfig as CriContainerConfig, ContainerState, ContainerStatus as CriStatus,
-    ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, RemoveContainerRequest,
-    StartContainerRequest, StopContainerRequest,
+    ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ImageSpec, ImageStatusRequest,
+    NamespaceMode, RemoveContainerRequest, StartContainerRequest, StopContainerRequest,
 };
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::prober::{ProbeRuns, http_hook};
 use super::sandbox::SandboxPhase;
+use super::service_address::{service_address, use_host_address};
 use super::{CriNode, bare_id, config, volumes};
 use crate::moment::{Moment, past_wall, seconds};
 use crate::pod::spec;
@@ -46,6 +48,8 @@ pub(super) struct ContainerCell {
     pub attempt: u32,
     pub state: Mutex<CellState>,
     pub probes: ProbeRuns,
+    /// Ends the postStart hook of an instance that is cancelled.
+    cancelled: Notify,
 }
 
 /// What is known of an instance.
@@ -139,10 +143,16 @@ impl ContainerCell {
             attempt,
             state: Mutex::default(),
             probes: ProbeRuns::default(),
+            cancelled: Notify::new(),
         }
     }
 
-    fn record(&self, note: Note) {
+    /// Whether a task creates it.
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self.state.lock().phase, CellPhase::Creating)
+    }
+
+    pub(super) fn record(&self, note: Note) {
         self.state.lock().events.push(note);
     }
 }
@@ -210,6 +220,7 @@ impl ContainerHandle for CriContainer {
 
     fn cancel(&mut self) {
         self.cell.state.lock().is_cancelled = true;
+        self.cell.cancelled.notify_one();
     }
 
     fn take_events(&mut self) -> Vec<Note> {
@@ -232,12 +243,23 @@ impl CriNode {
             record.containers.push(cell.clone());
         });
         let mounts = volumes::mounts(pod, spec, config.inputs.variables.as_ref(), &self.paths);
+        let service = service_address(config.node.services());
         let made = match mounts {
-            Ok(mounts) => Ok(config::container(config, &self.node, mounts, &self.paths)),
+            Ok(mounts) => {
+                let mut made = config::container(config, &self.node, mounts, &self.paths);
+                self.share_target(pod, spec, &mut made);
+                if let (Some(service), Some(api)) = (service, &self.api_server)
+                    && pod["spec"]["hostNetwork"].bool()
+                {
+                    use_host_address(&mut made.envs, service, api);
+                }
+                Ok(made)
+            }
             Err(error) => Err(error.to_string()),
         };
         let (pod, spec, started) = (pod.clone(), spec.clone(), cell.clone());
         tokio::spawn(async move {
+            self.serve_api(service).await;
             let failed = match made {
                 Ok(made) => self.run_container(&pod, &spec, made, &started).await,
                 Err(message) => Err(StartError::new("CreateContainerConfigError", message)),
@@ -259,6 +281,7 @@ impl CriNode {
         made: CriContainerConfig,
         cell: &ContainerCell,
     ) -> Result<(), StartError> {
+        self.check_non_root(pod, spec).await?;
         let id = self.create_container(pod, made, cell).await?;
         if cell.state.lock().is_cancelled {
             self.remove_container(&id).await;
@@ -279,20 +302,97 @@ impl CriNode {
                 _ => Err(StartError::new("RunContainerError", error.message)),
             };
         }
-        if let Err(message) = self.run_hook(pod, spec, "postStart", cell).await {
-            let note = Note::warning("FailedPostStartHook", "", message);
-            cell.record(note);
+        let hook = tokio::select! {
+            ended = self.run_hook(pod, spec, "postStart", cell) => ended,
+            () = cell.cancelled.notified() => Ok(()),
+        };
+        if let Err(error) = hook {
+            tracing::info!(container = %cell.name, error, "a postStart hook has failed");
+            let message = "PostStartHook failed";
+            cell.record(Note::warning("FailedPostStartHook", "", message));
             cell.record(Note::normal("Killing", "", "FailedPostStartHook"));
-            let grace = spec::grace(pod);
-            let _ = self.stop_by_id(&id, grace).await;
+            let _ = self.stop_by_id(&id, spec::grace(pod)).await;
         }
-        let cancelled = cell.state.lock().is_cancelled;
-        if cancelled {
+        if cell.state.lock().is_cancelled {
+            let _ = self.stop_by_id(&id, spec::grace(pod)).await;
             self.remove_container(&id).await;
             return Err(StartError::new("CreateContainerError", "cancelled".into()));
         }
         let refreshed = self.refresh(cell).await;
         refreshed.map_err(|error| StartError::new("RunContainerError", error.message))
+    }
+
+    /// Kubernetes: whether a container that must not run as root does not
+    /// (pkg/kubelet/kuberuntime/security_context.go, `verifyRunAsNonRoot`).
+    async fn check_non_root(&self, pod: &Value, spec: &Value) -> Result<(), StartError> {
+        let (own, common) = (&spec["securityContext"], &pod["spec"]["securityContext"]);
+        let either = |field: &str| match own[field].is_null() {
+            true => &common[field],
+            false => &own[field],
+        };
+        if !either("runAsNonRoot").bool() {
+            return Ok(());
+        }
+        let place = || {
+            let name = spec["name"].str();
+            format!("(pod: {:?}, container: {name})", spec::show(pod))
+        };
+        let refused = |why: String| Err(StartError::new("CreateContainerConfigError", why));
+        match either("runAsUser").as_int() {
+            Some(0) => {
+                let place = place();
+                return refused(format!(
+                    "container's runAsUser breaks non-root policy {place}"
+                ));
+            }
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        let request = ImageStatusRequest {
+            image: Some(ImageSpec {
+                image: spec["image"].str().into(),
+                ..ImageSpec::default()
+            }),
+            verbose: false,
+        };
+        let image = self.client.call(request).await;
+        let image =
+            image.map_err(|error| StartError::new("CreateContainerConfigError", error.message))?;
+        let image = image.image.unwrap_or_default();
+        match (image.uid.map(|uid| uid.value), image.username.as_str()) {
+            (Some(0), _) | (None, "") => refused(format!(
+                "container has runAsNonRoot and image will run as root {}",
+                place()
+            )),
+            (None, user) => refused(format!(
+                "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root {}",
+                place()
+            )),
+            (Some(_), _) => Ok(()),
+        }
+    }
+
+    /// An ephemeral container shares the process namespace of its target.
+    fn share_target(&self, pod: &Value, spec: &Value, made: &mut CriContainerConfig) {
+        let target = spec["targetContainerName"].str();
+        let pods = self.pods.lock();
+        let Some(record) = pods.get(pod["metadata"]["uid"].str()) else {
+            return;
+        };
+        let mut instances = record.containers.iter().rev();
+        let Some(cell) = instances.find(|cell| !target.is_empty() && cell.name == target) else {
+            return;
+        };
+        let context = made
+            .linux
+            .as_mut()
+            .and_then(|it| it.security_context.as_mut());
+        if let Some(namespaces) = context.and_then(|it| it.namespace_options.as_mut())
+            && namespaces.pid == NamespaceMode::Container as i32
+        {
+            namespaces.pid = NamespaceMode::Target as i32;
+            namespaces.target_id = cell.state.lock().id.as_str().into();
+        }
     }
 
     async fn create_container(
@@ -420,7 +520,9 @@ impl CriNode {
         let deadline = Instant::now() + grace;
         if let Some((pod, spec)) = spec.as_deref() {
             let hook = self.run_hook(pod, spec, "preStop", &cell);
-            if let Ok(Err(message)) = timeout(grace, hook).await {
+            if let Ok(Err(error)) = timeout(grace, hook).await {
+                tracing::info!(container = %cell.name, error, "a preStop hook has failed");
+                let message = "PreStopHook failed";
                 cell.record(Note::warning("FailedPreStopHook", "", message));
             }
         }
@@ -484,7 +586,8 @@ impl CriNode {
         }
     }
 
-    /// Runs a hook of a container; the error is the message of its Event.
+    /// Runs a hook of a container. Kubernetes: its error is logged; it may have secrets, so that
+    /// the Event does not have it (kuberuntime_container.go).
     async fn run_hook(
         &self,
         pod: &Value,
@@ -504,16 +607,14 @@ impl CriNode {
                 timeout: 0,
             };
             let ended = self.client.call(exec).await;
-            let ended = ended.map_err(|error| format!("{name}Hook failed: {error}"))?;
+            let ended = ended.map_err(|error| error.to_string())?;
             if ended.exit_code != 0 {
-                let code = ended.exit_code;
-                return Err(format!("{name}Hook failed: command exited with {code}"));
+                return Err(format!("command exited with {}", ended.exit_code));
             }
         }
         if !hook["httpGet"].is_null() {
             let address = self.pod_address(pod);
-            let called = http_hook(spec, &hook["httpGet"], &address).await;
-            called.map_err(|error| format!("{name}Hook failed: {error}"))?;
+            http_hook(spec, &hook["httpGet"], &address).await?;
         }
         Ok(())
     }

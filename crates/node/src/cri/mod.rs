@@ -3,14 +3,18 @@
 //! | part | what it has |
 //! |---|---|
 //! | `config` | the configuration of sandboxes and containers, from a pod |
+//! | `accept` | what is refused |
 //! | `volumes` | volumes as directories |
 //! | `sandbox` | the sandbox of a pod: created, stopped, removed |
 //! | `image` | images by pull policy |
 //! | `container` | one instance of a container: created, started, stopped; its hooks |
 //! | `prober` | probes and HTTP hooks |
+//! | `http_action` | their HTTP requests |
 //! | `relist` | what has changed in the runtime, by events and by lists |
 //! | `adopt` | what was there before the agent started |
 //! | `network` | the CNI configuration, where there is none |
+//! | `resolver` | the DNS configuration of pods |
+//! | `service_address` | the API server in pods |
 //! | `machine` | capacity and name of the machine |
 //! | `stream` | exec, attach and port-forward |
 //!
@@ -20,15 +24,19 @@
 //! Invariant: a sandbox and its containers have the labels of their pod and of this node. With them
 //! an agent finds them again, and never touches those of another program.
 
+mod accept;
 mod adopt;
 mod config;
 mod container;
+mod http_action;
 mod image;
 mod machine;
 mod network;
 mod prober;
 mod relist;
+mod resolver;
 mod sandbox;
+mod service_address;
 mod stream;
 mod volumes;
 
@@ -37,10 +45,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+pub use accept::check_sysctl_pattern;
 use futures_util::future::BoxFuture;
 pub use mizzen_cri::ConnectError;
 use mizzen_cri::CriClient;
 use mizzen_sdk::Key;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
@@ -56,6 +66,7 @@ use config::NodePaths;
 use container::{ContainerCell, CriContainer};
 use image::Pull;
 use sandbox::Sandbox;
+use service_address::ServiceListener;
 
 /// The configuration of a node with real containers.
 #[derive(Debug, Clone)]
@@ -70,6 +81,10 @@ pub struct CriOptions {
     pub logs: PathBuf,
     /// The directory in which the runtime expects its CNI configuration.
     pub network: PathBuf,
+    /// Where the agent reaches the API server, such as `127.0.0.1:6443`, for clients in pods.
+    pub api_server: Option<String>,
+    /// The sysctls that pods may set besides the safe ones; with `*` at the end, prefixes.
+    pub unsafe_sysctls: Vec<String>,
 }
 
 /// A runtime with real containers. It is cheap to clone.
@@ -82,6 +97,11 @@ pub(crate) struct CriNode {
     node: String,
     paths: NodePaths,
     network: PathBuf,
+    api_server: Option<String>,
+    service_listener: tokio::sync::Mutex<ServiceListener>,
+    unsafe_sysctls: Vec<String>,
+    /// The client of the node.
+    api: OnceLock<DynamicClient>,
     wake: OnceLock<Wake>,
     /// All pods that the runtime has or should have, by UID.
     pods: Mutex<HashMap<Str, PodRecord>>,
@@ -128,6 +148,10 @@ impl CriRuntime {
                 logs: options.logs,
             },
             network: options.network,
+            api_server: options.api_server,
+            service_listener: tokio::sync::Mutex::default(),
+            unsafe_sysctls: options.unsafe_sysctls,
+            api: OnceLock::new(),
             wake: OnceLock::new(),
             pods: Mutex::default(),
             health: Mutex::new(Ok(())),
@@ -230,13 +254,15 @@ impl ContainerRuntime for CriRuntime {
     }
 
     fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
-        match volumes::unsupported(pod) {
+        match accept::refusal(pod, &self.0.unsafe_sysctls) {
             None => Ok(()),
-            Some(message) => Err(Unacceptable {
-                reason: "UnsupportedPodSpec",
-                message,
-            }),
+            Some(refusal) => Err(refusal),
         }
+    }
+
+    fn set_api(&self, api: DynamicClient) {
+        // There is one agent.
+        let _ = self.0.api.set(api);
     }
 
     fn sandbox(&self, pod: &Value, volumes: &dyn Fn() -> VolumeContents) -> SandboxState {

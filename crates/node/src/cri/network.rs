@@ -36,6 +36,16 @@ impl CriNode {
     }
 }
 
+/// Whether the configuration is that of the agent.
+pub(super) fn is_own(dir: &Path) -> bool {
+    dir.join(FILE).is_file()
+}
+
+/// The bridge of a node. Several nodes may share a machine.
+pub(super) fn bridge(node: &str) -> String {
+    format!("mizzen-{:06x}", crate::digest(node) & 0xff_ffff)
+}
+
 /// Whether a directory has what a runtime takes for a CNI configuration.
 fn has_configuration(dir: &Path) -> bool {
     let Ok(entries) = fs::read_dir(dir) else {
@@ -48,9 +58,9 @@ fn has_configuration(dir: &Path) -> bool {
     })
 }
 
-/// A bridge whose name depends on the node: several nodes may share a machine.
+/// A bridge with addresses of the node's range.
 fn configuration(node: &str, pod_cidr: &str) -> Value {
-    let bridge = format!("mizzen-{:06x}", crate::digest(node) & 0xff_ffff);
+    let bridge = bridge(node);
     let all = if pod_cidr.contains(':') {
         "::/0"
     } else {

@@ -3,28 +3,25 @@
 //! A probe is a task. Its result waits for the agent, which asks for it by the moment at which the
 //! probe was due.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::uri::PathAndQuery;
-use http::{Request, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_util::rt::TokioIo;
 use mizzen_cri::Code;
 use mizzen_cri::messages::ExecSyncRequest;
+use mizzen_sdk::event::Note;
 use mizzen_value::Value;
+use mizzen_value::time::duration_text;
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::client::Grpc;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
 use super::CriNode;
 use super::container::ContainerCell;
+use super::http_action::{HttpAction, authority, host, port};
 use crate::moment::{Moment, seconds};
 use crate::pod::spec::field;
 use crate::runtime::{ContainerConfig, ProbeResult, ProbeType};
@@ -33,6 +30,8 @@ use crate::runtime::{ContainerConfig, ProbeResult, ProbeType};
 const MAX_OUTPUT: usize = 10 << 10;
 /// Kubernetes: the timeout of an HTTP hook (pkg/kubelet/lifecycle/handlers.go).
 const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
+/// Go: the error of a request with TLS to a server without it. A hook is called without TLS then.
+const NO_TLS: &str = "server gave HTTP response to HTTPS client";
 
 /// The probes of one instance: startup, readiness, liveness.
 #[derive(Default)]
@@ -49,6 +48,9 @@ impl ProbeRuns {
         &self.0[probe as usize]
     }
 }
+
+/// The outcome of a probe: the warning of one that succeeded, or the output of one that failed.
+type ProbeOutcome = Result<Option<String>, String>;
 
 /// What a probe needs of its pod.
 struct ProbeTarget {
@@ -85,6 +87,10 @@ impl CriNode {
         let cell = cell.clone();
         tokio::spawn(async move {
             let outcome = self.run_probe(&target).await;
+            if let Ok(Some(warning)) = &outcome {
+                let message = format!("{probe:?} probe warning: {warning}");
+                cell.record(Note::warning("ProbeWarning", "", message));
+            }
             let result = ProbeResult {
                 good: outcome.is_ok(),
                 steady: false,
@@ -100,25 +106,25 @@ impl CriNode {
         None
     }
 
-    /// Runs a probe; the error is its output.
-    async fn run_probe(&self, target: &ProbeTarget) -> Result<(), String> {
+    async fn run_probe(&self, target: &ProbeTarget) -> ProbeOutcome {
         let probe = &target.probe;
         let limit = seconds(&probe["timeoutSeconds"]).max(Duration::from_secs(1));
+        let good = |(): ()| None;
         if !probe["exec"].is_null() {
-            return self.run_exec_probe(target, limit).await;
-        }
-        let run = async {
-            if !probe["httpGet"].is_null() {
-                let get = &probe["httpGet"];
-                http_get(&target.container, get, &target.address).await
-            } else if !probe["tcpSocket"].is_null() {
-                dial(&target.container, &probe["tcpSocket"], &target.address).await
-            } else {
-                check_grpc(&probe["grpc"], &target.address).await
+            self.run_exec_probe(target, limit).await.map(good)
+        } else if !probe["httpGet"].is_null() {
+            http_get(target, limit).await
+        } else if !probe["tcpSocket"].is_null() {
+            let dialled = dial(&target.container, &probe["tcpSocket"], &target.address);
+            match timeout(limit, dialled).await {
+                Ok(dialled) => dialled.map(good),
+                Err(_) => Err("dial tcp: i/o timeout".into()),
             }
-        };
-        let late = || Err(format!("probe timed out after {} s", limit.as_secs()));
-        timeout(limit, run).await.unwrap_or_else(|_| late())
+        } else {
+            check_grpc(&probe["grpc"], &target.address, limit)
+                .await
+                .map(good)
+        }
     }
 
     async fn run_exec_probe(&self, target: &ProbeTarget, limit: Duration) -> Result<(), String> {
@@ -143,114 +149,43 @@ impl CriNode {
     }
 }
 
-/// A port by number, or by its name in the container.
-fn port(container: &Value, port: &Value) -> Result<u16, String> {
-    let number = match port {
-        Value::Int(number) => *number,
-        name => {
-            let mut ports = container["ports"].list().iter();
-            let found = ports.find(|port| port["name"] == *name);
-            found.map_or(0, |port| port["containerPort"].int())
-        }
-    };
-    u16::try_from(number)
-        .ok()
-        .filter(|number| *number > 0)
-        .ok_or_else(|| format!("invalid port number: {number}"))
-}
-
-/// The address of an action: its own host, or the pod's.
-fn host(action: &Value, address: &str) -> String {
-    match action["host"].str() {
-        "" => address.into(),
-        host => host.into(),
-    }
-}
-
-fn authority(host: &str, port: u16) -> String {
-    match host.parse::<IpAddr>() {
-        Ok(address) => SocketAddr::new(address, port).to_string(),
-        Err(_) => format!("{host}:{port}"),
-    }
-}
-
-async fn connect(authority: &str) -> Result<TcpStream, String> {
-    let connected = TcpStream::connect(authority).await;
-    connected.map_err(|error| match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => {
-            format!("dial tcp {authority}: connect: connection refused")
-        }
-        _ => format!("dial tcp {authority}: {error}"),
-    })
-}
-
 async fn dial(container: &Value, action: &Value, address: &str) -> Result<(), String> {
     let port = port(container, &action["port"])?;
-    let authority = authority(&host(action, address), port);
-    connect(&authority).await.map(drop)
+    let authority = authority(host(action, address), port);
+    let dialled = mizzen_transport::dial(&authority).await;
+    dialled.map(drop).map_err(|error| error.to_string())
 }
 
-/// Kubernetes: codes from 200 to 399 are a success (pkg/probe/http).
-async fn http_get(container: &Value, action: &Value, address: &str) -> Result<(), String> {
-    let code = get(container, action, address).await?;
-    match code {
-        200..400 => Ok(()),
-        code => Err(format!("HTTP probe failed with statuscode: {code}")),
+/// Kubernetes: codes from 200 to 399 are a success, a redirect to another host with a warning
+/// (pkg/probe/http).
+async fn http_get(target: &ProbeTarget, limit: Duration) -> ProbeOutcome {
+    let action = &target.probe["httpGet"];
+    let request = HttpAction::new(&target.container, action, &target.address, "probe")?;
+    match request.send(Instant::now() + limit).await? {
+        (200..300, _) => Ok(None),
+        (300..400, body) => Ok(Some(format!(
+            "Probe terminated redirects, Response body: {body}"
+        ))),
+        (code, _) => Err(format!("HTTP probe failed with statuscode: {code}")),
     }
 }
 
-/// Calls the URL of a hook.
+/// Calls the URL of a hook. Kubernetes: whatever the status of the response is
+/// (pkg/kubelet/lifecycle/handlers.go).
 pub(super) async fn http_hook(
     container: &Value,
     action: &Value,
     address: &str,
 ) -> Result<(), String> {
-    let call = get(container, action, address);
-    match timeout(HOOK_TIMEOUT, call).await {
-        Ok(called) => called.map(drop),
-        Err(_) => Err("timed out".into()),
+    let until = Instant::now() + HOOK_TIMEOUT;
+    let request = HttpAction::new(container, action, address, "lifecycle")?;
+    match request.send(until).await {
+        Err(error) if error.ends_with(NO_TLS) => {
+            let plain = HttpAction::in_plaintext(container, action, address);
+            plain.send(until).await.map(drop)
+        }
+        called => called.map(drop),
     }
-}
-
-async fn get(container: &Value, action: &Value, address: &str) -> Result<u16, String> {
-    if action["scheme"].str() == "HTTPS" {
-        return Err("HTTPS is not supported by the probes of this node".into());
-    }
-    let port = port(container, &action["port"])?;
-    let authority = authority(&host(action, address), port);
-    let path = match action["path"].str() {
-        "" => "/",
-        path => path,
-    };
-    let mut request = Request::get(path).header(header::USER_AGENT, "kube-probe/1.36");
-    let headers = action["httpHeaders"].list().iter();
-    let has_host = headers
-        .clone()
-        .any(|it| it["name"].str().eq_ignore_ascii_case("host"));
-    if !has_host {
-        request = request.header(header::HOST, &authority);
-    }
-    for own in headers {
-        request = request.header(own["name"].str(), own["value"].str());
-    }
-    let request = request
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| error.to_string())?;
-    let stream = connect(&authority).await?;
-    let failed = |error: hyper::Error| format!("Get \"http://{authority}{path}\": {error}");
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(failed)?;
-    let exchange = async move {
-        let response = sender.send_request(request).await.map_err(failed)?;
-        let code = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_OUTPUT);
-        let _ = body.collect().await;
-        Ok(code)
-    };
-    // The connection ends with its sender.
-    let (answered, _) = tokio::join!(exchange, connection);
-    answered
 }
 
 /// `grpc.health.v1.HealthCheckRequest`.
@@ -270,28 +205,26 @@ struct HealthCheckResponse {
 /// The status of a service that serves.
 const SERVING: i32 = 1;
 
-async fn check_grpc(action: &Value, address: &str) -> Result<(), String> {
+/// Kubernetes: pkg/probe/grpc.
+async fn check_grpc(action: &Value, address: &str, limit: Duration) -> Result<(), String> {
     let port = port(&Value::Null, &action["port"])?;
-    let target = format!("http://{}", authority(address, port));
-    let endpoint = Endpoint::from_shared(target).map_err(|error| error.to_string())?;
-    let channel = endpoint.connect().await.map_err(|error| {
-        format!(
-            "failed to connect service {:?}: {error}",
-            authority(address, port)
-        )
-    })?;
-    let mut grpc = Grpc::new(channel);
-    grpc.ready().await.map_err(|error| error.to_string())?;
-    let request = HealthCheckRequest {
-        service: action["service"].str().into(),
+    let (authority, limit_text) = (
+        authority(address, port),
+        duration_text(limit.as_nanos() as i64),
+    );
+    let endpoint =
+        Endpoint::from_shared(format!("http://{authority}")).map_err(|error| error.to_string())?;
+    let until = Instant::now() + limit;
+    let Ok(Ok(channel)) = timeout_at(until, endpoint.connect()).await else {
+        return Err(format!(
+            "timeout: failed to connect service {authority:?} within {limit_text}: context deadline exceeded"
+        ));
     };
-    let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
-    let codec = ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
-    let checked = grpc.unary(tonic::Request::new(request), path, codec).await;
-    let status = checked.map_err(|error| format!("health rpc probe failed: {error}"))?;
-    match status.into_inner().status {
-        SERVING => Ok(()),
-        status => {
+    let late = || format!("timeout: health rpc did not complete within {limit_text}");
+    let checked = timeout_at(until, call_health(channel, action["service"].str())).await;
+    match checked.map_err(|_| late())? {
+        Ok(SERVING) => Ok(()),
+        Ok(status) => {
             let name = match status {
                 2 => "NOT_SERVING",
                 3 => "SERVICE_UNKNOWN",
@@ -299,5 +232,33 @@ async fn check_grpc(action: &Value, address: &str) -> Result<(), String> {
             };
             Err(format!("service unhealthy (responded with {name:?})"))
         }
+        Err(status) => Err(match status.code() {
+            Code::Unimplemented => format!(
+                "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {}",
+                status.message()
+            ),
+            Code::DeadlineExceeded => late(),
+            code => format!(
+                "error: health rpc probe failed: rpc error: code = {code:?} desc = {}",
+                status.message()
+            ),
+        }),
     }
+}
+
+/// The status of a service.
+async fn call_health(channel: Channel, service: &str) -> Result<i32, tonic::Status> {
+    let mut grpc = Grpc::new(channel);
+    grpc.ready()
+        .await
+        .map_err(|error| tonic::Status::unavailable(error.to_string()))?;
+    let request = HealthCheckRequest {
+        service: service.into(),
+    };
+    let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
+    let codec = ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
+    let checked = grpc
+        .unary(tonic::Request::new(request), path, codec)
+        .await?;
+    Ok(checked.into_inner().status)
 }

@@ -10,11 +10,12 @@ use mizzen_cri::messages::{
     PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StopPodSandboxRequest,
 };
 use mizzen_sdk::event::Note;
+use mizzen_sdk::{Key, ResourceType};
 use mizzen_value::{Str, Value};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::{CriNode, config, volumes};
+use super::{CriNode, config, resolver, volumes};
 use crate::pod::inputs::VolumeContents;
 use crate::runtime::SandboxState;
 
@@ -22,6 +23,9 @@ use crate::runtime::SandboxState;
 const RETRY: Duration = Duration::from_secs(10);
 /// How often a failed removal is retried before it is left to the next start of the agent.
 const REMOVALS: usize = 10;
+
+const RUNTIME_CLASSES: ResourceType =
+    ResourceType::cluster("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass");
 
 /// The state of a pod's sandbox.
 #[derive(Debug, Clone, Default)]
@@ -63,6 +67,7 @@ impl SandboxPhase {
 
 /// Why a sandbox was not created.
 enum CreateError {
+    Configuration(String),
     Mount(String),
     Call(CallError),
 }
@@ -137,6 +142,10 @@ impl CriNode {
             Err(error) => {
                 let note = match error {
                     CreateError::Mount(message) => Note::warning("FailedMount", "", message),
+                    CreateError::Configuration(error) => {
+                        let message = format!("Failed to create pod sandbox: {error}");
+                        Note::warning("FailedCreatePodSandBox", "", message)
+                    }
                     CreateError::Call(error) => {
                         let message = format!("Failed to create pod sandbox: {error}");
                         Note::warning("FailedCreatePodSandBox", "", message)
@@ -156,10 +165,17 @@ impl CriNode {
         attempt: u32,
     ) -> Result<(Str, Str), CreateError> {
         self.set_up_volumes(pod, contents).await?;
-        let config = config::sandbox(pod, &self.node, attempt, &self.paths);
+        let failed = CreateError::Configuration;
+        let mut config = config::sandbox(pod, &self.node, attempt, &self.paths);
+        if !pod["spec"]["hostNetwork"].bool() {
+            config.hostname = config::sandbox_hostname(pod).map_err(failed)?;
+        }
+        let machine = tokio::fs::read_to_string(resolver::RESOLVER).await;
+        config.dns_config = resolver::dns(&pod["spec"], &machine.unwrap_or_default());
+        let runtime_handler = self.runtime_handler(pod).await.map_err(failed)?;
         let run = RunPodSandboxRequest {
             config: Some(config),
-            runtime_handler: String::new(),
+            runtime_handler,
         };
         let run = self.client.call(run).await.map_err(CreateError::Call)?;
         let id = Str::from(run.pod_sandbox_id);
@@ -175,6 +191,19 @@ impl CriNode {
                 "cannot write /etc/hosts: {error}"
             ))),
             Err(error) => Err(CreateError::Mount(error.to_string())),
+        }
+    }
+
+    /// The handler of the RuntimeClass of a pod; empty for the default.
+    async fn runtime_handler(&self, pod: &Value) -> Result<String, String> {
+        let name = pod["spec"]["runtimeClassName"].str();
+        let Some(api) = self.api.get().filter(|_| !name.is_empty()) else {
+            return Ok(String::new());
+        };
+        match api.find(&RUNTIME_CLASSES, &Key::cluster(name)).await {
+            Ok(Some(class)) => Ok(class["handler"].str().to_owned()),
+            Ok(None) => Err(format!("runtimeclass.node.k8s.io {name:?} not found")),
+            Err(error) => Err(format!("failed to lookup RuntimeClass {name}: {error}")),
         }
     }
 
@@ -230,6 +259,10 @@ impl CriNode {
             let Some(record) = pods.get_mut(&uid) else {
                 return true;
             };
+            // Its container is stopped by the task that creates it.
+            if record.containers.iter().any(|cell| cell.is_starting()) {
+                return false;
+            }
             let phase = &mut record.sandbox.phase;
             match phase {
                 SandboxPhase::None | SandboxPhase::Stopped { .. } => return true,

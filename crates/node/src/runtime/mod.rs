@@ -29,6 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use mizzen_sdk::Key;
+use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -118,6 +119,9 @@ pub trait ContainerRuntime: Send + Sync {
     fn machine(&self) -> Option<MachineInfo> {
         None
     }
+
+    /// Sets the client with which the runtime reads objects, as the node.
+    fn set_api(&self, _api: DynamicClient) {}
 
     /// The range of addresses of the node's pods is known.
     fn set_pod_cidr(&self, _pod_cidr: &str) {}

@@ -2,6 +2,11 @@
 //!
 //! Pods have addresses of a bridge that the node makes; only this machine dials them.
 
+mod http_server;
+mod probes;
+mod security;
+mod static_pods;
+
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -12,7 +17,7 @@ use mizzen_cri::CriClient;
 use mizzen_cri::messages::{ListContainersRequest, ListPodSandboxRequest};
 use mizzen_node::cri::{CriOptions, CriRuntime};
 use mizzen_node::runtime::{ContainerRuntime as _, Exec, Stdio};
-use mizzen_node::{Options, Serving};
+use mizzen_node::{Options, Serving, StaticPodSource};
 use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::resource::{CONFIG_MAPS, NODES, PODS, SECRETS};
 use mizzen_sdk::{Key, Object};
@@ -82,12 +87,17 @@ impl RealNode {
         let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority, clock).await;
         let serving = Mutex::new(Some(serving.unwrap()));
         let (runtime, name) = (self.runtime.clone(), self.name);
+        let manifests = self.containerd.path("manifests");
         let tune = move |options: &mut Options| {
             options.serving = serving.lock().take();
             options.capacity = runtime.capacity();
             options.runtime = Arc::new(runtime.clone());
             options.prefix = name.into();
             options.is_numbered = false;
+            options.static_pods = Some(StaticPodSource {
+                path: manifests.clone(),
+                complete: Arc::new(|pod| mizzen_kinds::complete("", "Pod", &pod)),
+            });
         };
         self.cluster
             .restart_with(|builder| builder.nodes(1).tune_nodes(tune))
@@ -182,14 +192,21 @@ impl RealNode {
 }
 
 async fn connect(containerd: &PrivateContainerd, name: &str) -> CriRuntime {
-    let options = CriOptions {
+    CriRuntime::connect(cri_options(containerd, name))
+        .await
+        .unwrap()
+}
+
+fn cri_options(containerd: &PrivateContainerd, name: &str) -> CriOptions {
+    CriOptions {
         endpoint: containerd.endpoint(),
         node: name.into(),
         root: containerd.path("node"),
         logs: containerd.path("pod-logs"),
         network: containerd.network_dir(),
-    };
-    CriRuntime::connect(options).await.unwrap()
+        api_server: None,
+        unsafe_sysctls: vec!["net.core.*".into()],
+    }
 }
 
 async fn collect(mut from: mpsc::Receiver<Bytes>) -> String {

@@ -9,6 +9,7 @@ mod inputs;
 mod lifecycle;
 mod logs;
 mod metrics;
+mod pod_spec;
 mod references;
 mod registration;
 mod streaming;

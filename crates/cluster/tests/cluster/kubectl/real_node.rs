@@ -7,6 +7,9 @@ use crate::process::Home;
 /// The name of the node, which is also that of its bridge: no other test has it.
 const NODE: &str = "real-kubectl";
 
+/// What a program has that needs a dynamic linker.
+const LINKER: &[u8] = b"/lib64/ld-linux";
+
 /// A control plane with one real node, and a running pod.
 async fn start(containerd: &PrivateContainerd) -> Option<Kubectl> {
     let path = |name: &str| containerd.path(name).display().to_string();
@@ -77,6 +80,7 @@ async fn a_real_container_runs_and_kubectl_reaches_it() {
         }
         assert!(log.ends_with(&format!("got {line}")), "{log}");
     }
+    reach_the_api(&kubectl).await;
     kubectl.run("delete pod real").await;
     let tasks = containerd
         .ctr(&["tasks", "list", "--quiet"])
@@ -84,6 +88,49 @@ async fn a_real_container_runs_and_kubectl_reaches_it() {
         .unwrap();
     assert!(tasks.status.success());
     assert_eq!(String::from_utf8_lossy(&tasks.stdout), "");
+}
+
+/// A client in a pod finds the API server by its environment, and trusts it by its mounted files: kubectl without a
+/// kubeconfig. So it does in a pod on the host network, where the address is another one.
+async fn reach_the_api(kubectl: &Kubectl) {
+    let path = std::env::var("PATH").unwrap();
+    let found = std::env::split_paths(&path).map(|dir| dir.join("kubectl"));
+    let program = found.into_iter().find(|file| file.is_file()).unwrap();
+    let program = program.canonicalize().unwrap();
+    let text = std::fs::read(&program).unwrap();
+    if text.windows(LINKER.len()).any(|part| part == LINKER) {
+        println!(
+            "SKIPPED: {} is not statically linked, and cannot run in a pod",
+            program.display()
+        );
+        return;
+    }
+    for (name, host_network) in [("client", false), ("host-client", true)] {
+        let manifest = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{hostNetwork: {host_network}, \
+             terminationGracePeriodSeconds: 1, containers: [{{name: c, image: 'mizzen.test/busybox:1', \
+             imagePullPolicy: Never, command: [sleep, '1000'], volumeMounts: [{{name: kubectl, mountPath: /kubectl}}]}}], \
+             volumes: [{{name: kubectl, hostPath: {{path: '{}'}}}}]}}}}",
+            program.display()
+        );
+        let file = kubectl.home.path().join(format!("{name}.yaml"));
+        std::fs::write(&file, manifest).unwrap();
+        kubectl.run(&format!("create -f {}", file.display())).await;
+        kubectl
+            .run(&format!(
+                "wait pod {name} --for=condition=Ready --timeout=60s"
+            ))
+            .await;
+        let script = "/kubectl get --raw /version --request-timeout=20s; echo; \
+                      echo $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT";
+        let exec = ["exec", name, "--", "sh", "-c", script];
+        let (code, stdout, stderr) = kubectl.talk(true, &exec, "").await;
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        assert!(stdout.contains("gitVersion"), "{stdout}{stderr}");
+        let address = stdout.lines().last().unwrap();
+        assert_eq!(address == "10.96.0.1 443", !host_network, "{address}");
+        kubectl.run(&format!("delete pod {name}")).await;
+    }
 }
 
 #[tokio::test]
