@@ -2,19 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use mizzen_cri::CallError;
 use mizzen_cri::messages::{
-    ContainerFilter, ContainerState, ListContainersRequest, ListPodSandboxRequest, PodSandbox,
-    PodSandboxFilter, PodSandboxState, RemoveContainerRequest,
+    ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
+    ListPodSandboxRequest, PodSandbox, PodSandboxFilter, PodSandboxState, RemoveContainerRequest,
 };
+use mizzen_cri::{CallError, Code};
 use mizzen_sdk::Key;
 use mizzen_value::Str;
+use tokio::time::sleep;
 
 use super::config::{NODE, POD_NAME, POD_NAMESPACE, POD_UID};
 use super::container::ContainerCell;
 use super::sandbox::{Sandbox, SandboxPhase};
 use super::{CriNode, PodRecord};
+
+/// How often a container that is just being started is looked at, and how long in between: no start
+/// takes longer than its call (mizzen_cri, `REQUEST`).
+const STARTING_CHECKS: usize = 600;
+const STARTING_PAUSE: Duration = Duration::from_millis(200);
 
 impl CriNode {
     fn selector(&self) -> BTreeMap<String, String> {
@@ -60,12 +67,9 @@ impl CriNode {
             (attempt, container.created_at)
         });
         for container in containers {
-            if container.state() == ContainerState::Created {
-                // The agent ended between two calls. The container starts anew.
-                let remove = RemoveContainerRequest {
-                    container_id: container.id,
-                };
-                self.client.call(remove).await?;
+            if container.state() == ContainerState::Created
+                && self.remove_unstarted(&container.id).await?
+            {
                 continue;
             }
             let (Some(uid), Some(metadata)) = (container.labels.get(POD_UID), &container.metadata)
@@ -80,6 +84,36 @@ impl CriNode {
             }
         }
         Ok(())
+    }
+
+    /// Removes a container that was created and not started, because the agent ended between the two
+    /// calls: it starts anew. False if the last call of that agent is just starting it.
+    async fn remove_unstarted(&self, id: &str) -> Result<bool, CallError> {
+        for _ in 0..STARTING_CHECKS {
+            let remove = RemoveContainerRequest {
+                container_id: id.into(),
+            };
+            let Err(error) = self.client.call(remove).await else {
+                return Ok(true);
+            };
+            if error.is_not_found() {
+                return Ok(true);
+            }
+            let request = ContainerStatusRequest {
+                container_id: id.into(),
+                verbose: false,
+            };
+            let status = self.client.call(request).await?.status.unwrap_or_default();
+            if status.state() != ContainerState::Created {
+                return Ok(false);
+            }
+            tracing::debug!(%error, container = id, "a container is just starting");
+            sleep(STARTING_PAUSE).await;
+        }
+        Err(CallError {
+            code: Code::DeadlineExceeded,
+            message: format!("container {id} does not start and cannot be removed"),
+        })
     }
 
     /// Adds a sandbox to the record of its pod. An older one is removed.

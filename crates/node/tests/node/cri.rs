@@ -3,6 +3,7 @@
 //! Pods have addresses of a bridge that the node makes; only this machine dials them.
 
 mod http_server;
+mod kills;
 mod probes;
 mod security;
 mod static_pods;
@@ -184,6 +185,10 @@ impl RealNode {
         let sandboxes = client.call(ListPodSandboxRequest::default()).await.unwrap();
         let containers = client.call(ListContainersRequest::default()).await.unwrap();
         (sandboxes.items.len(), containers.containers.len())
+    }
+
+    fn cri_options(&self) -> CriOptions {
+        cri_options(&self.containerd, self.name)
     }
 
     fn volumes_dir(&self) -> std::path::PathBuf {
