@@ -327,13 +327,13 @@ impl Agent {
             tracing::warn!(%key, "cannot decode a pod");
             return;
         };
-        if self.is_orphaned_mirror(key, &object) {
-            self.forget(key);
-            return self.sync_mirror(key);
-        }
         let node = object["spec"]["nodeName"].str();
         if !self.nodes_here.has(node) {
             return;
+        }
+        if self.is_orphaned_mirror(key, &object) {
+            self.forget(key);
+            return self.sync_mirror(key);
         }
         let outcome = tracing::field::Empty;
         let span = tracing::debug_span!("sync_pod", node, pod = %key, outcome).entered();
@@ -479,7 +479,12 @@ impl Agent {
     }
 
     /// Removes what the runtime has of pods that are neither in the API nor in files.
-    fn remove_orphans(&self) {
+    fn remove_orphans(&mut self) {
+        // Until the files are read, a static pod would be taken for an orphan.
+        self.static_pods.has_orphans = !self.static_pods.is_read;
+        if self.static_pods.has_orphans {
+            return;
+        }
         let mut uids = self.settings.uids_here(&self.pods);
         uids.extend(self.static_uids());
         self.settings.runtime.remove_orphans(&uids);

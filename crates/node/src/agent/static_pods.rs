@@ -34,8 +34,10 @@ pub(super) struct StaticPod {
 /// The static pods, and the mirror pods that are being written.
 #[derive(Default)]
 pub(super) struct StaticPodTable {
-    /// Whether there is a source; until its first read, mirror pods are left alone.
+    /// Whether the source was read; until then mirror pods are left alone.
     pub is_read: bool,
+    /// Whether orphans are removed after that read.
+    pub has_orphans: bool,
     pub pods: HashMap<Key, StaticPod>,
     /// The writes of mirror pods.
     mirrors: HashMap<Key, MirrorWrites>,
@@ -85,6 +87,9 @@ impl Agent {
         // Mirror pods without a file are deleted.
         let listed = self.pods.store().list().into_iter();
         keys.extend(listed.map(|entry| entry.key().clone()));
+        if self.static_pods.has_orphans {
+            self.remove_orphans();
+        }
         for key in keys {
             self.sync(&key);
         }

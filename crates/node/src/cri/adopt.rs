@@ -67,9 +67,15 @@ impl CriNode {
             (attempt, container.created_at)
         });
         for container in containers {
-            if container.state() == ContainerState::Created
-                && self.remove_unstarted(&container.id).await?
-            {
+            let is_removed = match container.state() {
+                ContainerState::Created => {
+                    self.remove_unstarted(&container.id).await?
+                        || self.remove_interrupted(&container.id).await?
+                }
+                ContainerState::Exited => self.remove_interrupted(&container.id).await?,
+                _ => false,
+            };
+            if is_removed {
                 continue;
             }
             let (Some(uid), Some(metadata)) = (container.labels.get(POD_UID), &container.metadata)
@@ -114,6 +120,31 @@ impl CriNode {
             code: Code::DeadlineExceeded,
             message: format!("container {id} does not start and cannot be removed"),
         })
+    }
+
+    /// Removes a container that has exited without a start: a runtime gives up a call whose client has
+    /// gone, and takes the container for exited. It starts anew, unless the status of the pod has its
+    /// end already.
+    async fn remove_interrupted(&self, id: &str) -> Result<bool, CallError> {
+        let request = ContainerStatusRequest {
+            container_id: id.into(),
+            verbose: false,
+        };
+        let status = match self.client.call(request).await {
+            Ok(response) => response.status.unwrap_or_default(),
+            Err(error) if error.is_not_found() => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        if status.state() != ContainerState::Exited || status.started_at != 0 {
+            return Ok(false);
+        }
+        let remove = RemoveContainerRequest {
+            container_id: id.into(),
+        };
+        match self.client.call(remove).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(true),
+        }
     }
 
     /// Adds a sandbox to the record of its pod. An older one is removed.

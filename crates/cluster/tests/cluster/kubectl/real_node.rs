@@ -107,7 +107,7 @@ async fn reach_the_api(kubectl: &Kubectl) {
     }
     for (name, host_network) in [("client", false), ("host-client", true)] {
         let manifest = format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{hostNetwork: {host_network}, \
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{hostNetwork: {host_network}, \
              terminationGracePeriodSeconds: 1, containers: [{{name: c, image: 'mizzen.test/busybox:1', \
              imagePullPolicy: Never, command: [sleep, '1000'], volumeMounts: [{{name: kubectl, mountPath: /kubectl}}]}}], \
              volumes: [{{name: kubectl, hostPath: {{path: '{}'}}}}]}}}}",

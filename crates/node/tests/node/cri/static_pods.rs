@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{PATIENCE, RealNode, connect};
 use crate::containerd::{BUSYBOX, PrivateContainerd};
-use crate::fixtures::{delete_pod, get_pod, show};
+use crate::fixtures::{create, delete_pod, get_pod, show};
 
 fn manifest(word: &str) -> String {
     format!(
@@ -42,6 +42,14 @@ async fn static_pods_follow_their_files_and_have_mirror_pods() {
     };
     let dir = node.containerd.path("manifests");
     fs::create_dir(&dir).unwrap();
+    // A mirror pod without a file is deleted; those of other nodes are left alone.
+    for (name, place) in [("orphan", "real-static"), ("other", "elsewhere")] {
+        let text = format!(
+            "{{metadata: {{name: {name}, annotations: {{kubernetes.io/config.mirror: x}}}}, \
+             spec: {{nodeName: {place}, containers: [{{name: c, image: none}}]}}}}"
+        );
+        create(&node.cluster, &PODS, &text).await;
+    }
     put(&dir, "bad.yaml", "{");
     put(&dir, "web.yaml", &manifest("first"));
     let name = "web-real-static";
@@ -101,7 +109,9 @@ async fn static_pods_follow_their_files_and_have_mirror_pods() {
 
     fs::remove_file(dir.join("web.yaml")).unwrap();
     node.until("nothing is left", async |node| {
-        node.count().await == (0, 0) && node.cluster.objects(&PODS, "").await.is_empty()
+        let left = node.cluster.objects(&PODS, "").await;
+        let names: Vec<&str> = left.iter().map(|pod| pod.name()).collect();
+        node.count().await == (0, 0) && names == ["other"]
     })
     .await;
 }
