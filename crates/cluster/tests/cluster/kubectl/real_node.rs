@@ -90,8 +90,8 @@ async fn a_real_container_runs_and_kubectl_reaches_it() {
     assert_eq!(String::from_utf8_lossy(&tasks.stdout), "");
 }
 
-/// A client in a pod finds the API server by its environment, and trusts it by its mounted files: kubectl without a
-/// kubeconfig. So it does in a pod on the host network, where the address is another one.
+/// A client in a pod finds the API server by its environment, and verifies it by its mounted certificate authority. So it
+/// does in a pod on the host network, where the address is another one. Anonymous requests are rejected at this path.
 async fn reach_the_api(kubectl: &Kubectl) {
     let path = std::env::var("PATH").unwrap();
     let found = std::env::split_paths(&path).map(|dir| dir.join("kubectl"));
@@ -121,14 +121,16 @@ async fn reach_the_api(kubectl: &Kubectl) {
                 "wait pod {name} --for=condition=Ready --timeout=60s"
             ))
             .await;
-        let script = "/kubectl get --raw /version --request-timeout=20s; echo; \
+        let script = "cd /var/run/secrets/kubernetes.io/serviceaccount; export HOME=/tmp; \
+                      /kubectl --server https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT \
+                      --certificate-authority ca.crt --token $(cat token) --request-timeout 20s get --raw /api; echo; \
                       echo $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT";
         let exec = ["exec", name, "--", "sh", "-c", script];
         let (code, stdout, stderr) = kubectl.talk(true, &exec, "").await;
         assert_eq!(code, 0, "{stdout}{stderr}");
-        assert!(stdout.contains("gitVersion"), "{stdout}{stderr}");
+        assert!(stdout.contains("APIVersions"), "{stdout}{stderr}");
         let address = stdout.lines().last().unwrap();
-        assert_eq!(address == "10.96.0.1 443", !host_network, "{address}");
+        assert_eq!(address == "10.0.0.1 443", !host_network, "{address}");
         kubectl.run(&format!("delete pod {name}")).await;
     }
 }
