@@ -22,6 +22,8 @@ use super::{CriNode, PodRecord};
 /// takes longer than its call (mizzen_cri, `REQUEST`).
 const STARTING_CHECKS: usize = 600;
 const STARTING_PAUSE: Duration = Duration::from_millis(200);
+/// containerd: a container whose process was not made (pkg/cri/server/container_start.go).
+const NOT_CREATED: &str = "failed to create containerd task";
 
 impl CriNode {
     fn selector(&self) -> BTreeMap<String, String> {
@@ -122,9 +124,10 @@ impl CriNode {
         })
     }
 
-    /// Removes a container that has exited without a start: a runtime gives up a call whose client has
-    /// gone, and takes the container for exited. It starts anew, unless the status of the pod has its
-    /// end already.
+    /// Removes a container of which the task was not created: a runtime gives up a call whose client
+    /// has gone, and takes the container for exited. It starts anew, unless the status of the pod has
+    /// its end already. One whose task was created may have run, and stays as it is: no container
+    /// runs twice.
     async fn remove_interrupted(&self, id: &str) -> Result<bool, CallError> {
         let request = ContainerStatusRequest {
             container_id: id.into(),
@@ -135,7 +138,8 @@ impl CriNode {
             Err(error) if error.is_not_found() => return Ok(true),
             Err(error) => return Err(error),
         };
-        if status.state() != ContainerState::Exited || status.started_at != 0 {
+        let never_ran = status.started_at == 0 && status.message.contains(NOT_CREATED);
+        if status.state() != ContainerState::Exited || !never_ran {
             return Ok(false);
         }
         let remove = RemoveContainerRequest {

@@ -127,32 +127,47 @@ impl Batch {
         delete_pod(&node.cluster, &self.name("stop"), None).await;
     }
 
-    async fn check(&self, node: &RealNode) {
-        for (kind, state) in [
-            ("job", "Succeeded ready=False c=Completed(0)"),
-            ("retry", "Succeeded ready=False c=Completed(0)+1"),
+    /// Checks the ends of the pods; returns how many starts the kill of an agent has interrupted. As with a kubelet,
+    /// such a container has failed with StartError, unless it certainly did not run.
+    async fn check(&self, node: &RealNode) -> usize {
+        let mut n_interrupted = 0;
+        for (kind, lines, state) in [
+            ("job", "job", "Succeeded ready=False c=Completed(0)"),
             (
                 "init",
+                "first last",
                 "Succeeded ready=False first=Completed(0) c=Completed(0)",
             ),
         ] {
-            let pod = node.until_pod(&self.name(kind), "Succeeded").await;
-            assert_eq!(show(&pod), state, "{}", self.name(kind));
+            let name = self.name(kind);
+            node.until(&format!("{name} has ended"), async |node| {
+                let pod = show(&get_pod(&node.cluster, &name).await);
+                pod.starts_with("Succeeded") || pod.starts_with("Failed")
+            })
+            .await;
+            let pod = show(&get_pod(&node.cluster, &name).await);
+            if pod.contains("=StartError(128)") {
+                n_interrupted += 1;
+                assert!(lines.starts_with(&self.lines(kind)), "{name} {pod}");
+            } else {
+                assert_eq!(
+                    (pod.as_str(), self.lines(kind).as_str()),
+                    (state, lines),
+                    "{name}"
+                );
+            }
         }
+        // An interrupted start is one restart more.
+        let pod = node.until_pod(&self.name("retry"), "Succeeded").await;
+        assert_eq!(self.lines("retry"), "run run", "{}", show(&pod));
         node.until("the stopped pod is gone", async |node| {
             let key = format!("default/{}", self.name("stop"));
             node.cluster.find_object(&PODS, &key).await.is_none()
         })
         .await;
-        assert_eq!(self.lines("job"), "job");
-        assert_eq!(self.lines("retry"), "run run");
-        assert_eq!(self.lines("init"), "first last");
-        // One that was deleted before its container started has none.
         let stopped = self.lines("stop");
-        assert!(
-            ["started stopped", ""].contains(&stopped.as_str()),
-            "{stopped}"
-        );
+        assert!(stopped.matches("stopped").count() <= 1, "{stopped}");
+        n_interrupted
     }
 }
 
@@ -161,6 +176,10 @@ async fn an_agent_that_is_killed_loses_and_doubles_no_container() {
     let Some(node) = RealNode::start("real-kills", 26).await else {
         return;
     };
+    let spec = super::container("command: [sleep, '100000']");
+    node.run("stays", &format!("hostNetwork: true, {spec}"))
+        .await;
+    node.until_pod("stays", "ready=True c=running").await;
     node.cluster.restart_with(|builder| builder.nodes(0)).await;
     let n_kills = std::env::var("MIZZEN_AGENT_KILLS");
     let n_kills: usize = n_kills.map_or(KILLS, |text| text.parse().unwrap());
@@ -169,9 +188,6 @@ async fn an_agent_that_is_killed_loses_and_doubles_no_container() {
     let mut dice = Dice(seed as u64);
     let out = node.containerd.path("out");
     fs::create_dir(&out).unwrap();
-    let spec = super::container("command: [sleep, '100000']");
-    node.run("stays", &format!("hostNetwork: true, {spec}"))
-        .await;
 
     let every = n_kills.div_ceil(BATCHES).max(1);
     let mut batches: Vec<Batch> = Vec::new();
@@ -195,18 +211,23 @@ async fn an_agent_that_is_killed_loses_and_doubles_no_container() {
     let last = batches.last().unwrap();
     node.until_pod(&last.name("stop"), "c=running").await;
     last.stop(&node).await;
+    let mut n_interrupted = 0;
     for batch in &batches {
-        batch.check(&node).await;
+        n_interrupted += batch.check(&node).await;
     }
     let stays = node.until_pod("stays", "ready=True c=running").await;
     assert_eq!(show(&stays), show(&get_pod(&node.cluster, "stays").await));
     assert!(!show(&stays).contains('+'), "{}", show(&stays));
-    // Per batch three sandboxes are left, and with the dead instance of the retried one five containers.
+    // Per batch three sandboxes are left, and with the dead instance of the retried one up to five containers.
     let n = batches.len();
     node.until("nothing else is left", async |node| {
-        node.count().await == (3 * n + 1, 5 * n + 1)
+        let (n_sandboxes, n_containers) = node.count().await;
+        n_sandboxes == 3 * n + 1 && n_containers <= 5 * n + 1
     })
     .await;
-    println!("{n_kills} kills of the agent, {} pods", 4 * n + 1);
+    println!(
+        "{n_kills} kills of the agent, {} pods, {n_interrupted} interrupted starts",
+        4 * n + 1
+    );
     agent.kill().await;
 }
