@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use mizzen_apiserver::{Server, User};
-use mizzen_bootstrap::objects::bootstrap_nodes;
+use mizzen_bootstrap::objects::{bootstrap_nodes, bootstrap_volumes};
 use mizzen_bootstrap::pki::Authority;
 use mizzen_bootstrap::users;
 use mizzen_node as node;
@@ -38,6 +38,7 @@ pub(crate) async fn start(
     informers: &Factory,
 ) -> Result<LeaderElectedComponent, String> {
     bootstrap_nodes(server).await?;
+    bootstrap_volumes(server, node::PROVISIONER).await?;
     let agent = client(server, users::node_agent());
     let lease = ComponentLease::for_nodes(LEASE);
     let run = run(

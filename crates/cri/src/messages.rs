@@ -1105,6 +1105,25 @@ pub struct StatusRequest {
     pub verbose: bool,
 }
 
+/// What a runtime handler can do.
+#[derive(Clone, PartialEq, Message)]
+pub struct RuntimeHandlerFeatures {
+    /// Mounts that are read-only with all mounts below them.
+    #[prost(bool, tag = "1")]
+    pub recursive_read_only_mounts: bool,
+}
+
+/// A handler of a runtime, such as `runc`.
+#[derive(Clone, PartialEq, Message)]
+pub struct RuntimeHandler {
+    /// Its name; empty for the default one.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// What it can do.
+    #[prost(message, optional, tag = "2")]
+    pub features: Option<RuntimeHandlerFeatures>,
+}
+
 /// The status of a runtime.
 #[derive(Clone, PartialEq, Message)]
 pub struct StatusResponse {
@@ -1114,6 +1133,9 @@ pub struct StatusResponse {
     /// Details.
     #[prost(btree_map = "string, string", tag = "2")]
     pub info: BTreeMap<String, String>,
+    /// Its handlers; empty if it does not say.
+    #[prost(message, repeated, tag = "3")]
+    pub runtime_handlers: Vec<RuntimeHandler>,
 }
 
 /// A file system.

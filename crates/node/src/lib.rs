@@ -25,6 +25,7 @@
 //! | `server` | the kubelet's HTTPS endpoints: logs, pods, metrics |
 //! | `resource_metrics` | `/metrics/resource` of a kubelet |
 //! | `streaming` | exec, attach and port-forward |
+//! | `provisioner` | directories as PersistentVolumes |
 //! | `nodes` | node registration, leases and status |
 //!
 //! Invariant: nothing here reads the wall clock or a random source; [`Options`] has the clock.
@@ -36,6 +37,7 @@ pub mod cri;
 mod moment;
 mod nodes;
 pub mod pod;
+mod provisioner;
 mod resource_metrics;
 pub mod runtime;
 pub mod script;
@@ -69,6 +71,7 @@ use agent::{Agent, AgentHandle};
 use cri::CriRuntime;
 pub use moment::Moment;
 pub use nodes::parse_capacity;
+pub use provisioner::PROVISIONER;
 use runtime::{ContainerRuntime, Simulated};
 use server::is_loopback_v4;
 pub use server::{ServeError, Serving, client_authority};
@@ -156,7 +159,7 @@ impl Options {
 pub async fn run(mut options: Options) {
     let (serving, shared) = (options.serving.take(), options.informers.take());
     let static_pods = options.static_pods.take();
-    let metrics = options.metrics.clone();
+    let (metrics, clock) = (options.metrics.clone(), options.clock.clone());
     let settings = Arc::new(settings(options, serving.as_ref(), shared.as_ref()));
     let (pods, followed) = match &shared {
         Some(shared) => (shared.objects(&PODS), shared.objects(&NODES)),
@@ -207,9 +210,16 @@ pub async fn run(mut options: Options) {
             },
         }
     };
+    let provisioner = async {
+        match settings.runtime.volume_directory() {
+            Some(directory) => provisioner::run(settings.clone(), directory, clock).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = agent => {}
         () = files => {}
+        () = provisioner => {}
         () = runtime.run() => {}
         () = nodes::run_heartbeats(settings.clone(), followed.store().clone(), node_queue) => {}
         () = server_task => {}

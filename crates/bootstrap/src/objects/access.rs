@@ -1,5 +1,6 @@
 //! The bootstrap roles and bindings, from `data/access.roles`; those of simulated nodes, from `data/nodes.roles`; of the
-//! metrics API, from `data/metrics.roles`; and of the storage version migrator, from `data/migration.roles`.
+//! provisioner of directories, from `data/volumes.roles`; of the metrics API, from `data/metrics.roles`; and of the storage
+//! version migrator, from `data/migration.roles`.
 
 use mizzen_value::{Value, value};
 
@@ -7,6 +8,7 @@ use super::BootstrapObject;
 
 const ROLES: &str = include_str!("../../data/access.roles");
 const NODE_ROLES: &str = include_str!("../../data/nodes.roles");
+const VOLUMES_ROLES: &str = include_str!("../../data/volumes.roles");
 const METRICS_ROLES: &str = include_str!("../../data/metrics.roles");
 const MIGRATION_ROLES: &str = include_str!("../../data/migration.roles");
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -21,6 +23,11 @@ pub(super) fn roles() -> Vec<BootstrapObject> {
 /// Those of simulated nodes.
 pub(super) fn node_roles() -> Vec<BootstrapObject> {
     parse(NODE_ROLES)
+}
+
+/// Those of the provisioner of directories.
+pub(super) fn volumes_roles() -> Vec<BootstrapObject> {
+    parse(VOLUMES_ROLES)
 }
 
 /// Those of the metrics API.
@@ -252,6 +259,22 @@ mod tests {
         let is_agents =
             |binding: &&Value| binding.at("subjects")[0]["name"].str() == "system:node-agent";
         assert!(bindings.iter().all(is_agents));
+    }
+
+    #[test]
+    fn the_provisioner_of_directories_changes_volumes_and_the_status_of_claims() {
+        let role = &volumes_roles()[0].object;
+        let writes = role["rules"].list().iter().filter(|rule| {
+            let mut verbs = rule["verbs"].list().iter();
+            verbs.any(|verb| !matches!(verb.str(), "get" | "list" | "watch"))
+        });
+        let resources: Vec<&str> = writes.map(|rule| rule["resources"][0].str()).collect();
+        let expected = [
+            "persistentvolumes",
+            "persistentvolumeclaims/status",
+            "events",
+        ];
+        assert_eq!(resources, expected);
     }
 
     #[test]

@@ -248,6 +248,32 @@ pub async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
     ensure_all(server, access::node_roles()).await
 }
 
+/// Creates what volumes of nodes with real containers need: the roles of their provisioner, and the default StorageClass.
+/// Its volumes are made only for nodes with the label of real containers.
+pub async fn bootstrap_volumes(server: &Server, provisioner: &str) -> Result<(), String> {
+    let real_nodes = value!({ "key": "mizzen.dev/node-runtime", "values": ["cri"] });
+    let class = BootstrapObject {
+        path: "/apis/storage.k8s.io/v1/storageclasses".into(),
+        object: value!({
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {
+                "name": "standard",
+                "annotations": { "storageclass.kubernetes.io/is-default-class": "true" },
+            },
+            "allowVolumeExpansion": true,
+            "allowedTopologies": [{ "matchLabelExpressions": [real_nodes] }],
+            "provisioner": provisioner,
+            "reclaimPolicy": "Delete",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }),
+    };
+    ensure_all(server, access::volumes_roles()).await?;
+    let client = LoopbackClient::new(server, KUBE_APISERVER);
+    // A class that exists is the user's.
+    ensure(&client, &class, |_, _| None).await
+}
+
 /// Creates the roles of the metrics API.
 pub async fn bootstrap_metrics(server: &Server) -> Result<(), String> {
     ensure_all(server, access::metrics_roles()).await

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mizzen_sdk::{Key, Object};
-use mizzen_value::Str;
+use mizzen_value::{Str, Value};
 use tokio::sync::{mpsc, oneshot};
 
-use super::read::{TokenCache, read_objects};
+use super::read::{ReadContext, TokenCache, read_objects};
 use super::usage::NodeUsage;
 use crate::moment::Moment;
 use crate::pod::inputs::{InputSources, Inputs, NO_INPUTS, mounted_objects};
@@ -168,7 +168,12 @@ impl AgentHandle {
             key.clone(),
             view.pod.uid().into(),
             mounted_objects(pod, container),
-            (&TokenCache::default(), self.settings.now()),
+            ReadContext {
+                tokens: TokenCache::default(),
+                now: self.settings.now(),
+                // Only claims depend on it.
+                node: Arc::new(Object(Value::Null)),
+            },
         )
         .await
         .found;

@@ -45,7 +45,7 @@ use crate::runtime::Unacceptable;
 use crate::settings::NodeSettings;
 use crate::status::{self, Host};
 use node_table::NodeTable;
-use read::{ContentCache, ReadObjects, TokenCache, read_objects};
+use read::{ContentCache, ReadContext, ReadObjects, TokenCache, read_objects};
 use static_pods::{MirrorWritten, StaticPodTable};
 use usage::{NodeMeter, PodMeter};
 use write::{PodWrite, PodWriteResult};
@@ -384,9 +384,18 @@ impl Agent {
             .and_then(|referenced| referenced.objects_to_read(now))
         {
             let api = self.settings.api_of(&worker.node);
-            let (tokens, key, uid) = (self.tokens.clone(), key.clone(), worker.uid.clone());
-            self.reads
-                .spawn(async move { read_objects(api, key, uid, needs, (&tokens, now)).await });
+            let context = ReadContext {
+                tokens: self.tokens.clone(),
+                now,
+                node: self.nodes_here.node(&worker.node).object,
+            };
+            self.reads.spawn(read_objects(
+                api,
+                key.clone(),
+                worker.uid.clone(),
+                needs,
+                context,
+            ));
         }
         if let Some(share) = worker.release_when_finished() {
             self.nodes_here.release(&worker.node, &share);

@@ -1,4 +1,4 @@
-//! Reads the ConfigMaps and Secrets of pods, each by name, as the node.
+//! Reads the ConfigMaps, Secrets and claims of pods, each by name, as the node.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mizzen_component_helpers::node_affinity::RequiredNodeAffinity;
 use mizzen_sdk::dynamic::DynamicClient;
-use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
-use mizzen_sdk::{Key, Object};
+use mizzen_sdk::resource::{CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS};
+use mizzen_sdk::write::message;
+use mizzen_sdk::{Key, Object, ResourceType};
 use mizzen_value::{Str, Value, value};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::moment::Moment;
+use crate::pod::claims::ReadClaim;
 use crate::pod::inputs::TOKEN;
 use crate::pod::references::{Contents, Found, ObjectKey, ReferenceKind};
 
@@ -28,18 +31,30 @@ pub(super) struct ReadObjects {
     pub found: BTreeMap<ObjectKey, Found>,
 }
 
+/// What reading needs beside the names.
+pub(super) struct ReadContext {
+    pub tokens: TokenCache,
+    pub now: Moment,
+    /// The node of the pod.
+    pub node: Arc<Object>,
+}
+
 /// Reads all objects that a pod references.
 pub(super) async fn read_objects(
     api: DynamicClient,
     key: Key,
     uid: Box<str>,
     needs: Vec<ObjectKey>,
-    (tokens, now): (&TokenCache, Moment),
+    node: ReadContext,
 ) -> ReadObjects {
     let mut found = BTreeMap::new();
     for need in needs {
         let contents = match need.0 {
-            ReferenceKind::Token => tokens.token(&api, &key, &uid, &need.1, now).await,
+            ReferenceKind::Token => {
+                let tokens = &node.tokens;
+                tokens.token(&api, &key, &uid, &need.1, node.now).await
+            }
+            ReferenceKind::Claim => claim(&api, key.namespace(), &need.1, &node.node).await,
             _ => contents(&api, key.namespace(), &need).await,
         };
         found.insert(need, contents);
@@ -53,23 +68,69 @@ async fn contents(api: &DynamicClient, namespace: &str, (sort, name): &ObjectKey
     let resource = match sort {
         ReferenceKind::ConfigMap => &CONFIG_MAPS,
         ReferenceKind::Secret => &SECRETS,
-        // Read by [`TokenCache`].
-        ReferenceKind::Token => return Err(sort.is_missing(name)),
+        // Read in another way.
+        ReferenceKind::Token | ReferenceKind::Claim => return Err(sort.is_missing(name)),
     };
-    for _ in 0..TRIES {
-        match api
-            .find(resource, &Key::new(namespace, name.as_str()))
-            .await
-        {
-            Ok(Some(object)) => return Ok(Arc::new(Contents::from_object(*sort, &object))),
-            Ok(None) => return Err(sort.is_missing(name)),
-            Err(_) => sleep(PAUSE).await,
-        }
+    match find(api, resource, &Key::new(namespace, name.as_str())).await {
+        Ok(Some(object)) => Ok(Arc::new(Contents::from_object(*sort, &object))),
+        Ok(None) => Err(sort.is_missing(name)),
+        Err(_) => Err(format!(
+            "failed to sync {} cache: timed out waiting for the condition",
+            sort.word()
+        )),
     }
-    Err(format!(
-        "failed to sync {} cache: timed out waiting for the condition",
-        sort.word()
-    ))
+}
+
+/// Reads an object, or finds that there is none.
+async fn find(
+    api: &DynamicClient,
+    resource: &ResourceType,
+    key: &Key,
+) -> Result<Option<Object>, kube::Error> {
+    let mut n_tries = 1;
+    loop {
+        match api.find(resource, key).await {
+            Err(_) if n_tries < TRIES => sleep(PAUSE).await,
+            found => return found,
+        }
+        n_tries += 1;
+    }
+}
+
+/// A claim, with the volume that it names.
+async fn claim(api: &DynamicClient, namespace: &str, name: &Str, node: &Object) -> Found {
+    let failed = |what: &str, why: String| format!("failed to fetch {what} from API server: {why}");
+    let of_claim = |why: String| failed("PVC", why);
+    let key = Key::new(namespace, name.as_str());
+    let found = find(api, &PERSISTENT_VOLUME_CLAIMS, &key).await;
+    let claim = found
+        .map_err(|error| of_claim(message(&error)))?
+        .ok_or_else(|| of_claim(format!("persistentvolumeclaims {name:?} not found")))?;
+    let volume_name = claim["spec"]["volumeName"].str();
+    let volume = match volume_name {
+        "" => None,
+        volume => {
+            let found = find(api, &PERSISTENT_VOLUMES, &Key::cluster(volume)).await;
+            found.map_err(|error| failed(&format!("PV {volume}"), message(&error)))?
+        }
+    };
+    let version = volume.as_ref().map_or("", |volume| volume.version());
+    let version = format!("{} {version}", claim.version()).into();
+    let volume = volume.map_or(Value::Null, |volume| volume.0);
+    let required = &volume["spec"]["nodeAffinity"]["required"];
+    let required = RequiredNodeAffinity::from_parts(&Value::Null, required);
+    let label = |name: &str| node["metadata"]["labels"].get(name).map(Value::str);
+    let claim = ReadClaim {
+        allows_node: required.matches(node.name(), label),
+        claim: claim.0,
+        volume,
+    };
+    Ok(Arc::new(Contents {
+        version,
+        is_final: claim.is_bound(),
+        claim: Some(claim),
+        ..Contents::default()
+    }))
 }
 
 /// The tokens of pods' service accounts. Kubernetes: a token is renewed after four fifths of its
@@ -184,6 +245,8 @@ impl Contents {
             data,
             binary,
             raw: raw.collect(),
+            claim: None,
+            is_final: object["immutable"].bool(),
         }
     }
 }

@@ -76,9 +76,14 @@ pub(super) struct NodePaths {
 }
 
 impl NodePaths {
+    /// The directory of all pods.
+    pub(super) fn pods(&self) -> PathBuf {
+        self.root.join("pods")
+    }
+
     /// The directory of a pod.
     pub(super) fn pod(&self, uid: &str) -> PathBuf {
-        self.root.join("pods").join(uid)
+        self.pods().join(uid)
     }
 
     /// The directory of a volume. Kubernetes: `kubernetes.io~TYPE/NAME`.

@@ -242,7 +242,9 @@ impl CriNode {
             record.pulls.remove(name);
             record.containers.push(cell.clone());
         });
-        let mounts = volumes::mounts(pod, spec, config.inputs.variables.as_ref(), &self.paths);
+        let variables = config.inputs.variables.as_ref();
+        let features = *self.mount_features.lock();
+        let mounts = volumes::mounts(pod, spec, variables, (features, &self.paths));
         let service = service_address(config.node.services());
         let made = match mounts {
             Ok(mounts) => {

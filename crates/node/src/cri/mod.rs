@@ -67,6 +67,7 @@ use container::{ContainerCell, CriContainer};
 use image::Pull;
 use sandbox::Sandbox;
 use service_address::ServiceListener;
+use volumes::{LimitedVolume, MountFeatures, VolumeState};
 
 /// The configuration of a node with real containers.
 #[derive(Debug, Clone)]
@@ -106,6 +107,7 @@ pub(crate) struct CriNode {
     /// All pods that the runtime has or should have, by UID.
     pods: Mutex<HashMap<Str, PodRecord>>,
     health: Mutex<Result<(), String>>,
+    mount_features: Mutex<MountFeatures>,
 }
 
 /// A pod in the runtime.
@@ -117,6 +119,10 @@ struct PodRecord {
     /// Pulls by container.
     pulls: HashMap<Str, Pull>,
     events: Vec<Note>,
+    volumes: Arc<Mutex<VolumeState>>,
+    /// The volumes that may not grow above a size, and the message about one that has.
+    limited: Vec<LimitedVolume>,
+    excess: Option<String>,
 }
 
 impl PodRecord {
@@ -127,6 +133,9 @@ impl PodRecord {
             containers: Vec::new(),
             pulls: HashMap::new(),
             events: Vec::new(),
+            volumes: Arc::default(),
+            limited: Vec::new(),
+            excess: None,
         }
     }
 }
@@ -155,7 +164,9 @@ impl CriRuntime {
             wake: OnceLock::new(),
             pods: Mutex::default(),
             health: Mutex::new(Ok(())),
+            mount_features: Mutex::default(),
         });
+        node.read_features().await;
         let adopted = node.adopt().await;
         adopted.map_err(|source| ConnectError::Call {
             endpoint: node.client.endpoint().into(),
@@ -226,7 +237,10 @@ impl ContainerRuntime for CriRuntime {
     }
 
     fn run(&self) -> BoxFuture<'static, ()> {
-        Box::pin(self.0.clone().follow_runtime())
+        let (follow, limit) = (self.0.clone(), self.0.clone());
+        Box::pin(async move {
+            tokio::join!(follow.follow_runtime(), limit.watch_limits());
+        })
     }
 
     fn on_change(&self, wake: Wake) {
@@ -248,9 +262,12 @@ impl ContainerRuntime for CriRuntime {
             let known = pods.keys().filter(|uid| !uids.contains(*uid));
             known.cloned().collect()
         };
-        for uid in orphans {
-            self.0.clone().remove_pod(&uid);
+        // The directory of an orphan is removed after its sandbox.
+        let known = uids.iter().chain(&orphans).cloned().collect();
+        for uid in &orphans {
+            self.0.clone().remove_pod(uid);
         }
+        self.0.clone().remove_directories(known);
     }
 
     fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
@@ -271,6 +288,15 @@ impl ContainerRuntime for CriRuntime {
 
     fn update_volumes(&self, pod: &Value, volumes: VolumeContents) {
         self.0.clone().update_volumes(pod, volumes);
+    }
+
+    fn excess(&self, pod: &Value) -> Option<String> {
+        let pods = self.0.pods.lock();
+        pods.get(pod["metadata"]["uid"].str())?.excess.clone()
+    }
+
+    fn volume_directory(&self) -> Option<PathBuf> {
+        Some(self.0.paths.root.join("volumes"))
     }
 
     fn stop_sandbox(&self, pod: &Value) -> bool {

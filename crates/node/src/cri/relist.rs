@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use super::CriNode;
 use super::container::{CellEnd, CellPhase, ContainerCell};
 use super::sandbox::SandboxPhase;
+use super::volumes::MountFeatures;
 
 /// Kubernetes: how often a runtime without events is listed, and one with events (kubelet.go).
 const RELIST: Duration = Duration::from_secs(1);
@@ -78,6 +79,18 @@ impl CriNode {
                 ))
             }
         }
+    }
+
+    /// Reads what the default handler of the runtime can do.
+    pub(super) async fn read_features(&self) {
+        let response = self.client.call(StatusRequest { verbose: false }).await;
+        let handlers = response.map(|response| response.runtime_handlers);
+        let handlers = handlers.unwrap_or_default().into_iter();
+        let mut default = handlers.filter(|handler| handler.name.is_empty());
+        let features = default.next().and_then(|handler| handler.features);
+        *self.mount_features.lock() = MountFeatures {
+            recursive_read_only: features.is_some_and(|it| it.recursive_read_only_mounts),
+        };
     }
 
     fn set_health(&self, seen: Result<(), String>) {

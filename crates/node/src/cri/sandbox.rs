@@ -12,10 +12,12 @@ use mizzen_cri::messages::{
 use mizzen_sdk::event::Note;
 use mizzen_sdk::{Key, ResourceType};
 use mizzen_value::{Str, Value};
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::{CriNode, config, resolver, volumes};
+use super::volumes::{self, LimitedVolume, VolumeState};
+use super::{CriNode, config, resolver};
 use crate::pod::inputs::VolumeContents;
 use crate::runtime::SandboxState;
 
@@ -23,6 +25,9 @@ use crate::runtime::SandboxState;
 const RETRY: Duration = Duration::from_secs(10);
 /// How often a failed removal is retried before it is left to the next start of the agent.
 const REMOVALS: usize = 10;
+/// Kubernetes: how often the limits of volumes are checked (eviction_manager.go,
+/// `monitoringInterval`).
+const MEASURE: Duration = Duration::from_secs(10);
 
 const RUNTIME_CLASSES: ResourceType =
     ResourceType::cluster("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass");
@@ -164,7 +169,7 @@ impl CriNode {
         contents: VolumeContents,
         attempt: u32,
     ) -> Result<(Str, Str), CreateError> {
-        self.set_up_volumes(pod, contents).await?;
+        self.set_up_volumes(pod, contents, true).await?;
         let failed = CreateError::Configuration;
         let mut config = config::sandbox(pod, &self.node, attempt, &self.paths);
         if !pod["spec"]["hostNetwork"].bool() {
@@ -207,19 +212,29 @@ impl CriNode {
         }
     }
 
+    /// Sets up the volumes of a pod; `from_scratch` if what was mounted may be gone, as it is after
+    /// a restart of the machine.
     async fn set_up_volumes(
         &self,
         pod: &Value,
         contents: VolumeContents,
+        from_scratch: bool,
     ) -> Result<(), CreateError> {
-        let (pod, paths) = (pod.clone(), self.paths.clone());
+        let limited = volumes::limited_volumes(pod, &self.paths);
+        let state = {
+            let mut pods = self.pods.lock();
+            let record = pods.get_mut(pod["metadata"]["uid"].str());
+            let record = record.ok_or_else(|| CreateError::Mount("the pod was removed".into()))?;
+            record.limited = limited;
+            record.volumes.clone()
+        };
+        let (pod, node, paths) = (pod.clone(), self.node.clone(), self.paths.clone());
         let work = move || {
-            let uid = pod["metadata"]["uid"].str();
-            let dir = paths.pod(uid);
-            fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-            volumes::set_up(&pod, &contents, &paths).map_err(|(volume, error)| {
-                format!("MountVolume.SetUp failed for volume {volume:?} : {error}")
-            })
+            let mut state = state.lock();
+            if from_scratch {
+                state.forget();
+            }
+            state.set_up(&pod, &contents, (&node, &paths))
         };
         match spawn_blocking(work).await {
             Ok(done) => done.map_err(CreateError::Mount),
@@ -231,7 +246,8 @@ impl CriNode {
     pub(super) fn update_volumes(self: Arc<Self>, pod: &Value, contents: VolumeContents) {
         let pod = pod.clone();
         tokio::spawn(async move {
-            if let Err(CreateError::Mount(error)) = self.set_up_volumes(&pod, contents).await {
+            if let Err(CreateError::Mount(error)) = self.set_up_volumes(&pod, contents, false).await
+            {
                 tracing::warn!(
                     pod = pod["metadata"]["name"].str(),
                     error,
@@ -239,6 +255,26 @@ impl CriNode {
                 );
             }
         });
+    }
+
+    /// Measures volumes with a limit until the future is dropped.
+    pub(super) async fn watch_limits(self: Arc<Self>) {
+        loop {
+            sleep(MEASURE).await;
+            let limited: Vec<(Str, Vec<LimitedVolume>)> = {
+                let pods = self.pods.lock();
+                let records = pods.iter().filter(|(_, record)| !record.limited.is_empty());
+                records
+                    .map(|(uid, record)| (uid.clone(), record.limited.clone()))
+                    .collect()
+            };
+            for (uid, volumes) in limited {
+                let measure = move || volumes.iter().find_map(LimitedVolume::excess);
+                if let Ok(Some(message)) = spawn_blocking(measure).await {
+                    self.update_pod(&uid, |record| record.excess = Some(message));
+                }
+            }
+        }
     }
 
     /// The address of a sandbox; empty on the host network.
@@ -334,15 +370,35 @@ impl CriNode {
             if let Some(id) = sandbox {
                 self.remove_sandbox(&id).await;
             }
-            let dir = self.paths.pod(&uid);
             let logs = self.paths.pod_logs(key.namespace(), key.name(), &uid);
-            let removed = spawn_blocking(move || {
-                let _ = fs::remove_dir_all(logs);
-                volumes::tear_down(&dir)
-            });
-            if let Ok(Err(error)) = removed.await {
-                tracing::warn!(%error, pod = %key, "cannot remove the directory of a pod");
+            let _ = spawn_blocking(move || fs::remove_dir_all(logs)).await;
+            self.remove_directory(&uid, record.volumes).await;
+        });
+    }
+
+    /// Removes the directories of pods that are neither on the node nor in the runtime, which are
+    /// `known`: the agent ended before it had made their sandbox, or after it had removed it.
+    pub(super) fn remove_directories(self: Arc<Self>, known: Vec<Str>) {
+        tokio::spawn(async move {
+            let node = self.clone();
+            let found = move || volumes::pods_with_directories(&node.paths, &node.node);
+            let mut left = spawn_blocking(found).await.unwrap_or_default();
+            left.retain(|uid| !known.contains(uid) && !self.pods.lock().contains_key(uid));
+            for uid in left {
+                self.remove_directory(&uid, Arc::default()).await;
             }
         });
+    }
+
+    async fn remove_directory(&self, uid: &str, state: Arc<Mutex<VolumeState>>) {
+        for _ in 0..REMOVALS {
+            let (dir, state) = (self.paths.pod(uid), state.clone());
+            let removed = spawn_blocking(move || state.lock().remove(&dir)).await;
+            let Ok(Err(error)) = removed else {
+                return;
+            };
+            tracing::warn!(%error, pod = uid, "cannot remove the directory of a pod, retrying");
+            sleep(RETRY).await;
+        }
     }
 }

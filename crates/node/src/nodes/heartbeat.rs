@@ -213,7 +213,7 @@ impl NodeSettings {
             Err(error) if is_already_exists(&error) => {
                 let known = api.get(&NODES, &key).await?;
                 let change = value!({
-                    "metadata": { "labels": (labels(name)), "annotations": (annotations(self, name)) },
+                    "metadata": { "labels": (labels(self, name)), "annotations": (annotations(self, name)) },
                     "status": (status(self, name, &known["status"])),
                 });
                 api.patch(&NODES, &key, "status", PatchType::Strategic, &change)

@@ -44,6 +44,9 @@ const CONDITIONS: [[&str; 4]; 4] = [
     ],
 ];
 
+/// The label of nodes with real containers, by which volumes are made only for them.
+const RUNTIME_LABEL: &str = "mizzen.dev/node-runtime";
+
 /// The row of the condition Ready.
 const READY: usize = 3;
 
@@ -54,7 +57,7 @@ pub(crate) fn node_object(settings: &NodeSettings, name: &str) -> Value {
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": (labels(name)),
+            "labels": (labels(settings, name)),
             "annotations": (annotations(settings, name)),
         },
         "status": (status(settings, name, &Value::Null)),
@@ -74,15 +77,19 @@ pub(super) fn annotations(settings: &NodeSettings, name: &str) -> Value {
 }
 
 /// The labels that a kubelet keeps on its node.
-pub(super) fn labels(name: &str) -> Value {
+pub(super) fn labels(settings: &NodeSettings, name: &str) -> Value {
     let (os, arch) = ("linux", architecture());
-    value!({
+    let mut labels = value!({
         "beta.kubernetes.io/arch": arch,
         "beta.kubernetes.io/os": os,
         "kubernetes.io/arch": arch,
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": os,
-    })
+    });
+    if settings.runtime.runs_processes() {
+        labels.set(RUNTIME_LABEL, "cri");
+    }
+    labels
 }
 
 /// The status of a healthy node; `known` is its current status.

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value, json};
 
+use super::claims::{ClaimedVolume, claim_name};
 use super::references::{Contents, Found, ObjectKey, ReferenceKind};
 use super::spec;
 use crate::moment::Moment;
@@ -30,13 +31,26 @@ pub struct VolumeFile {
     pub content: Bytes,
     /// Its permissions.
     pub mode: u32,
+    /// The user to whom it belongs; root otherwise.
+    pub owner: Option<u32>,
 }
 
-/// The files of volumes that are made of API objects, by the name of the volume.
-pub type VolumeContents = BTreeMap<Str, Vec<VolumeFile>>;
+/// What a volume is made of, other than its own specification.
+#[derive(Debug, Clone, PartialEq)]
+pub enum VolumeContent {
+    /// The files of API objects.
+    Files(Vec<VolumeFile>),
+    /// The PersistentVolume of its claim.
+    Claim(ClaimedVolume),
+}
+
+/// The contents of a pod's volumes by name; none for a volume that has all in its specification.
+pub type VolumeContents = BTreeMap<Str, VolumeContent>;
 
 /// Kubernetes: the default permissions of files (pkg/apis/core/v1/defaults.go).
 const DEFAULT_MODE: i64 = 0o644;
+/// Kubernetes: the permissions of a token if its user or group is known (pkg/volume/projected).
+const OWNED_TOKEN_MODE: u32 = 0o600;
 
 /// The inputs of one container instance.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -330,12 +344,19 @@ impl InputSources<'_> {
         files
     }
 
-    /// The files of all volumes of the pod that are made of API objects.
+    /// The contents of all volumes of the pod, as far as they are known.
     pub fn volumes(&self) -> VolumeContents {
         let volumes = self.pod["spec"]["volumes"].list().iter();
-        let made = volumes.filter(|volume| projections(volume).next().is_some() || is_made(volume));
-        made.map(|volume| (volume["name"].str().into(), self.volume_files(volume)))
-            .collect()
+        let content = |volume: &Value| match claim_name(self.pod, volume) {
+            Some(claim) => {
+                let contents = self.contents(ReferenceKind::Claim, &claim)?;
+                let claimed = contents.claim.as_ref()?.claimed(volume);
+                Some(VolumeContent::Claim(claimed))
+            }
+            None => is_made(volume).then(|| VolumeContent::Files(self.volume_files(volume))),
+        };
+        let named = |volume: &Value| Some((volume["name"].str().into(), content(volume)?));
+        volumes.filter_map(named).collect()
     }
 
     fn volume_files(&self, volume: &Value) -> Vec<VolumeFile> {
@@ -357,6 +378,7 @@ impl InputSources<'_> {
                     path: path.clone(),
                     content,
                     mode,
+                    owner: None,
                 };
                 files.insert(path, file);
             };
@@ -379,7 +401,17 @@ impl InputSources<'_> {
                     let token =
                         self.contents(ReferenceKind::Token, &token_name(self.pod, source.object));
                     if let Some(token) = token.and_then(|token| token.data.get(TOKEN)) {
-                        add(source.object["path"].str().into(), bytes_of(token));
+                        let mut file = VolumeFile {
+                            path: source.object["path"].str().into(),
+                            content: bytes_of(token),
+                            mode: mode(source.object["path"].str()),
+                            owner: spec::common_user(self.pod),
+                        };
+                        let group = &self.pod["spec"]["securityContext"]["fsGroup"];
+                        if file.owner.is_some() || !group.is_null() {
+                            file.mode = OWNED_TOKEN_MODE;
+                        }
+                        files.insert(file.path.clone(), file);
                     }
                 }
             }
@@ -628,7 +660,7 @@ mod tests {
             version: "1".into(),
             data: values(&[("a", "1"), ("b.txt", "two\nlines\n")]),
             binary: values(&[("bin", "raw")]),
-            raw: BTreeMap::new(),
+            ..Contents::default()
         };
         let secret = Contents {
             data: values(&[("pass", "s3cret")]),

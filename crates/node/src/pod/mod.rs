@@ -6,6 +6,7 @@
 //!
 //! Invariant: pure but for the runtime: time comes in, Events come out.
 
+pub mod claims;
 mod container;
 pub mod inputs;
 mod probe;
@@ -34,6 +35,10 @@ use references::{Found, ObjectKey, ReferencedObjects};
 use crate::moment::{Moment, earlier, from_value, seconds};
 use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime, SandboxState};
 
+/// Kubernetes: the reason of evicted pods, and the grace period of those that use too much
+/// (pkg/kubelet/eviction).
+const EVICTED: &str = "Evicted";
+const EVICTION_GRACE: Duration = Duration::from_secs(1);
 /// The most consecutive steps at one moment.
 const MOST_STEPS: usize = 1000;
 
@@ -242,6 +247,9 @@ impl PodState {
 
     /// Passes new inputs to running containers.
     fn update_inputs(&mut self, sync: &mut SyncContext) {
+        if let Some(referenced) = self.referenced.as_deref_mut() {
+            referenced.note_metadata(sync.pod, sync.now);
+        }
         let mut follows = false;
         for container in &mut self.containers {
             container.attach(self.referenced.as_deref(), sync);
@@ -253,18 +261,19 @@ impl PodState {
         }
     }
 
-    /// Passes the current files of volumes to a runtime with processes; true if they may change.
+    /// Passes the current files of volumes to a runtime with processes; true if the objects of
+    /// which they are made may change.
     fn update_volumes(&self, sync: &SyncContext) -> bool {
-        let is_due = sync.runtime.runs_processes() && self.stage == PodStage::Active;
-        let Some(referenced) = self.referenced.as_deref().filter(|_| is_due) else {
-            return false;
-        };
         let has_begun = self.containers.iter().any(|it| it.n_starts > 0);
-        if has_begun && referenced.has_volumes(sync.pod) {
-            sync.runtime
-                .update_volumes(sync.pod, sync.volumes(Some(referenced)));
+        if !has_begun || !sync.runtime.runs_processes() || self.stage != PodStage::Active {
+            return false;
         }
-        has_begun
+        let referenced = self.referenced.as_deref();
+        if referenced.is_none_or(|referenced| referenced.has_volumes(sync.pod)) {
+            sync.runtime
+                .update_volumes(sync.pod, sync.volumes(referenced));
+        }
+        referenced.is_some()
     }
 
     /// Ensures that there is a sandbox.
@@ -349,12 +358,31 @@ impl PodState {
         }
         let is_going = !sync.pod["metadata"]["deletionTimestamp"].is_null();
         let is_over = is_terminal(sync.pod);
+        self.check_eviction(sync);
         if self.failure.is_some() || is_going || is_over || self.is_done(sync.pod) {
             self.stage = PodStage::Ending { since: sync.now };
             self.containers.iter_mut().for_each(ContainerState::cancel);
             self.is_restarting_all = false;
         } else if self.must_restart_all(sync.pod) {
             self.is_restarting_all = true;
+        }
+    }
+
+    /// Fails a pod that the runtime found to use more of a volume than it may.
+    fn check_eviction(&mut self, sync: &mut SyncContext) {
+        let Some(message) = sync.runtime.excess(sync.pod) else {
+            return;
+        };
+        if self.failure.is_none() && !spec::is_critical(sync.pod) {
+            sync.events.push(PodEvent {
+                path: String::new(),
+                note: Note::warning(EVICTED, "", message.as_str()),
+            });
+            self.failure = Some(PodFailure {
+                reason: Str::new_static(EVICTED),
+                message,
+                rejected: false,
+            });
         }
     }
 
@@ -447,7 +475,11 @@ impl PodState {
 
     /// When the containers of a terminating pod are killed.
     fn kill_deadline(&self, since: Moment, sync: &SyncContext) -> Moment {
-        let patience = since + spec::grace(sync.pod);
+        let is_evicted = self.failure.as_ref().is_some_and(|it| it.reason == EVICTED);
+        let patience = match is_evicted {
+            true => since + EVICTION_GRACE,
+            false => since + spec::grace(sync.pod),
+        };
         // A second deletion may have a shorter grace period.
         let deletion = self
             .deletion

@@ -1,4 +1,4 @@
-//! The ConfigMaps and Secrets that a pod references.
+//! The ConfigMaps, Secrets and claims that a pod references.
 //!
 //! The agent reads the objects that [`ReferencedObjects::objects_to_read`] returns and passes them
 //! to [`ReferencedObjects::store`]. Volumes come first: nothing starts until all are there. Then
@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_sdk::event::Note;
-use mizzen_value::{Str, Value};
+use mizzen_value::{Str, Value, json};
 
+use super::claims::{ReadClaim, cannot_process, claim_problem, claimed_volumes};
 use super::inputs::{mounted_objects, token_names};
 use super::{ContainerState, PodEvent, PodState, SyncContext, spec};
 use crate::moment::{Moment, earlier};
@@ -39,6 +40,8 @@ pub enum ReferenceKind {
     Secret,
     /// A token of the pod's service account.
     Token,
+    /// A PersistentVolumeClaim.
+    Claim,
 }
 
 /// A reference to an object.
@@ -58,6 +61,10 @@ pub struct Contents {
     pub binary: BTreeMap<Str, Str>,
     /// The values that are not text, as they are.
     pub raw: BTreeMap<Str, Bytes>,
+    /// The claim, if it is one.
+    pub claim: Option<ReadClaim>,
+    /// Whether it will not change: an immutable object, or a claim that is bound.
+    pub is_final: bool,
 }
 
 /// The references of a pod, and the objects that were read.
@@ -77,6 +84,8 @@ pub struct ReferencedObjects {
     due: Option<Moment>,
     /// Whether processes read the files: then tokens and the root CA are needed, too.
     is_complete: bool,
+    /// The hash of the pod's labels and annotations at the last read.
+    metadata: u64,
 }
 
 impl ReferenceKind {
@@ -86,6 +95,7 @@ impl ReferenceKind {
             ReferenceKind::ConfigMap => "configmap",
             ReferenceKind::Secret => "secret",
             ReferenceKind::Token => "token",
+            ReferenceKind::Claim => "persistentvolumeclaim",
         }
     }
 
@@ -94,6 +104,7 @@ impl ReferenceKind {
             ReferenceKind::ConfigMap => "ConfigMap",
             ReferenceKind::Secret => "Secret",
             ReferenceKind::Token => "Token",
+            ReferenceKind::Claim => "PersistentVolumeClaim",
         }
     }
 
@@ -103,7 +114,7 @@ impl ReferenceKind {
             ReferenceKind::ConfigMap => {
                 format!("configmap references non-existent config key: {key}")
             }
-            ReferenceKind::Secret | ReferenceKind::Token => {
+            _ => {
                 format!("references non-existent secret key: {key}")
             }
         }
@@ -134,6 +145,7 @@ impl ReferencedObjects {
         needs.extend(read.flat_map(|(_, container)| mounted_objects(pod, container)));
         if runtime.runs_processes() {
             needs.extend(token_names(pod).map(|name| (ReferenceKind::Token, name)));
+            needs.extend(claimed_volumes(pod).map(|(_, name)| (ReferenceKind::Claim, name)));
         }
         let referenced = ReferencedObjects {
             needs: needs.into_iter().collect(),
@@ -145,6 +157,7 @@ impl ReferencedObjects {
             n_failures: 0,
             due: Some(now),
             is_complete: runtime.runs_processes(),
+            metadata: hash_metadata(pod),
         };
         (!referenced.needs.is_empty()).then(|| Box::new(referenced))
     }
@@ -153,12 +166,20 @@ impl ReferencedObjects {
     pub fn objects_to_read(&mut self, now: Moment) -> Option<Vec<ObjectKey>> {
         self.due.filter(|due| *due <= now && !self.is_reading)?;
         (self.due, self.requested_at, self.is_reading) = (None, now, true);
-        Some(self.needs.clone())
+        let open = self.needs.iter().filter(|need| !self.is_final(need));
+        Some(open.cloned().collect())
+    }
+
+    /// Whether an object was read that will not change. Kubernetes: immutable objects are not
+    /// watched (watch_based_manager.go).
+    fn is_final(&self, need: &ObjectKey) -> bool {
+        let found = self.found.get(need);
+        found.is_some_and(|found| found.as_ref().is_ok_and(|contents| contents.is_final))
     }
 
     /// Stores the objects that were read.
     pub fn store(&mut self, found: BTreeMap<ObjectKey, Found>) {
-        self.found = found;
+        self.found.extend(found);
         self.is_reading = false;
         self.n_readings += 1;
     }
@@ -205,14 +226,54 @@ impl ReferencedObjects {
 
     /// Schedules the next read, because files depend on it.
     pub fn keep_fresh(&mut self) {
-        if !self.is_reading {
+        if !self.is_reading && !self.needs.iter().all(|need| self.is_final(need)) {
             self.due = earlier(self.due, Some(self.requested_at + SYNC));
+        }
+    }
+
+    /// Schedules a read at once if labels or annotations of the pod have changed. Kubernetes: a
+    /// change of the pod remounts its volumes (desired_state_of_world_populator.go).
+    pub fn note_metadata(&mut self, pod: &Value, now: Moment) {
+        let metadata = hash_metadata(pod);
+        if self.is_complete && std::mem::replace(&mut self.metadata, metadata) != metadata {
+            self.due = earlier(self.due, Some(now));
         }
     }
 
     /// Whether the volumes of a pod can be set up.
     pub fn has_volumes(&self, pod: &Value) -> bool {
-        self.is_read() && self.volume_problems(pod).is_empty()
+        self.is_read()
+            && self.volume_problems(pod).is_empty()
+            && self.claim_problems(pod).is_empty()
+    }
+
+    /// The problems of a pod's claims, by volume.
+    fn claim_problems(&self, pod: &Value) -> Vec<(Str, String)> {
+        let problem = |(volume, name): (&Value, Str)| {
+            let found = self.found.get(&(ReferenceKind::Claim, name.clone()))?;
+            let why = claim_problem(pod, volume, &name, found)?;
+            Some((volume["name"].str().into(), why))
+        };
+        match self.is_complete {
+            true => claimed_volumes(pod).filter_map(problem).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// The messages about volumes that cannot be set up.
+    fn mount_failures(&self, pod: &Value) -> Vec<String> {
+        let problems = self.volume_problems(pod).into_iter();
+        let mut failures: Vec<String> = problems
+            .map(|(volume, why)| {
+                format!("MountVolume.SetUp failed for volume \"{volume}\" : {why}")
+            })
+            .collect();
+        let (volumes, reasons): (Vec<Str>, Vec<String>) =
+            self.claim_problems(pod).into_iter().unzip();
+        if !volumes.is_empty() {
+            failures.push(cannot_process(&volumes, &reasons.join("; ")));
+        }
+        failures
     }
 
     /// The problems of a pod's volumes.
@@ -280,23 +341,25 @@ impl PodState {
         {
             return true;
         }
-        let problems = referenced.volume_problems(sync.pod);
-        if referenced.n_readings > referenced.n_reported && !problems.is_empty() {
+        let failures = referenced.mount_failures(sync.pod);
+        if referenced.n_readings > referenced.n_reported && !failures.is_empty() {
+            // Kubernetes: a pod whose claims cannot be processed is synced again after a pause.
+            let longest = match referenced.claim_problems(sync.pod).is_empty() {
+                true => LONGEST_WAIT,
+                false => PAUSE,
+            };
             let wait = FIRST_WAIT
                 .saturating_mul(1 << referenced.n_failures.min(16))
-                .min(LONGEST_WAIT);
+                .min(longest);
             referenced.due = Some(sync.now + wait);
             (referenced.n_reported, referenced.n_failures) =
                 (referenced.n_readings, referenced.n_failures + 1);
-            for (volume, problem) in &problems {
-                let said = format!("MountVolume.SetUp failed for volume \"{volume}\" : {problem}");
-                sync.events.push(PodEvent {
-                    path: String::new(),
-                    note: Note::warning("FailedMount", "", said),
-                });
-            }
+            sync.events.extend(failures.iter().map(|message| PodEvent {
+                path: String::new(),
+                note: Note::warning("FailedMount", "", message.as_str()),
+            }));
         }
-        referenced.n_readings > 0 && problems.is_empty()
+        referenced.n_readings > 0 && failures.is_empty()
     }
 
     /// When the next read is due.
@@ -405,6 +468,12 @@ impl<'a> ObjectReference<'a> {
             false => self.object["key"].as_str().into_iter().collect(),
         }
     }
+}
+
+fn hash_metadata(pod: &Value) -> u64 {
+    let metadata = &pod["metadata"];
+    let parts = ["labels", "annotations"].map(|part| json::to_string(&metadata[part]));
+    crate::digest(&parts.join(","))
 }
 
 /// The volumes that containers mount; the rest is ignored.

@@ -13,6 +13,9 @@ const SHORTEST_GRACE: Duration = Duration::from_secs(2);
 /// The default grace period.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 
+/// Kubernetes: the least priority of system-critical pods (pkg/apis/scheduling).
+const SYSTEM_PRIORITY: i64 = 2_000_000_000;
+
 /// The rule action that restarts all containers.
 const ALL: &str = "RestartAllContainers";
 
@@ -45,6 +48,19 @@ pub fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
         .map(|(_, container)| container)
         .find(|it| it["name"].str() == name)
         .unwrap_or(&NONE)
+}
+
+/// The user of all containers of a pod, if it is known and the same. Kubernetes: pkg/volume/util,
+/// `FsUserFrom`.
+pub fn common_user(pod: &Value) -> Option<u32> {
+    let common = &pod["spec"]["securityContext"]["runAsUser"];
+    let mut users = containers(pod).map(|(_, container)| {
+        let own = container["securityContext"]["runAsUser"].as_int();
+        own.or(common.as_int())
+    });
+    let first = users.next()??;
+    let is_same = users.all(|user| user == Some(first));
+    u32::try_from(first).ok().filter(|_| is_same)
 }
 
 /// Whether a container that exited with `code` is restarted.
@@ -98,6 +114,12 @@ fn matches(rule: &Value, code: i64) -> bool {
         "NotIn" => !named,
         _ => false,
     }
+}
+
+/// Whether a pod is never evicted. Kubernetes: one with a system priority
+/// (pkg/kubelet/types/pod_update.go).
+pub fn is_critical(pod: &Value) -> bool {
+    pod["spec"]["priority"].int() >= SYSTEM_PRIORITY
 }
 
 /// The grace period of a terminating pod.

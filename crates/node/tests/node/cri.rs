@@ -7,6 +7,7 @@ mod kills;
 mod probes;
 mod security;
 mod static_pods;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -22,7 +23,7 @@ use mizzen_node::{Options, Serving, StaticPodSource};
 use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::resource::{CONFIG_MAPS, NODES, PODS, SECRETS};
 use mizzen_sdk::{Key, Object};
-use mizzen_testing::Cluster;
+use mizzen_testing::{Builder, Cluster};
 use mizzen_value::value;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -48,10 +49,15 @@ struct RealNode {
 impl RealNode {
     /// Starts a node whose pods have addresses of `10.213.N.0/24`; `None` if the machine cannot.
     async fn start(name: &'static str, n: u8) -> Option<RealNode> {
+        let builder = Cluster::builder().server_only().without_bootstrap();
+        RealNode::start_in(builder, name, n).await
+    }
+
+    /// Starts a node in a cluster that has more.
+    async fn start_in(builder: Builder, name: &'static str, n: u8) -> Option<RealNode> {
         let containerd = PrivateContainerd::start().await?;
         let authority = Authority::new();
         let identity = authority.sign("kube-apiserver-kubelet-client");
-        let builder = Cluster::builder().server_only().without_bootstrap();
         let cluster = builder
             .real_time()
             .tune_server(move |options| options.kubelet_client = Some(identity.clone()))
@@ -525,16 +531,16 @@ async fn init_containers_and_sidecars_run_in_order() {
     node.until_pod("web", "Succeeded").await;
     let log = node.log("web", "?container=c").await;
     assert_eq!(log, "first\nside\nlast\nmain\n1\n");
-    // A name that no mount has is refused with a reason.
+    // A volume of a type that the node cannot mount is refused with a reason.
     node.run(
-        "claim",
+        "share",
         &format!(
-            "{}, volumes: [{{name: v, persistentVolumeClaim: {{claimName: x}}}}]",
+            "{}, volumes: [{{name: v, nfs: {{server: x, path: /}}}}]",
             container("")
         ),
     )
     .await;
-    let pod = node.until_pod("claim", "Failed").await;
+    let pod = node.until_pod("share", "Failed").await;
     assert_eq!(pod["status"]["reason"].str(), "UnsupportedPodSpec");
 }
 

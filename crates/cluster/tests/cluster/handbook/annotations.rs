@@ -56,6 +56,7 @@ const NOT_METADATA: &[&str] = &[
     "kubernetes.io/tls",
     "kubernetes.io/vsphere-volume",
     "meta.k8s.io/",
+    "mizzen.dev/directory",
     "node.kubernetes.io/",
     "requests.deviceclass.resource.kubernetes.io/",
     "resource.k8s.io/resourceslices",

@@ -1,0 +1,519 @@
+//! The volumes of a pod as directories of the machine.
+//!
+//! | part | what it has |
+//! |---|---|
+//! | `files` | volumes that are made of API objects |
+//! | `host_path` | paths of the machine, and their types |
+//! | `persistent` | PersistentVolumes |
+//! | `ownership` | `fsGroup` |
+//! | `sub_path` | mounts of a part of a volume |
+//! | `pinned` | files that are opened without following links |
+//! | `usage` | the limits of `emptyDir` |
+//! | `tear_down` | the removal of a pod's directory |
+//!
+//! Invariant: a container can change what is in its volumes at any time. What the agent opens there
+//! is opened without following links (`pinned`).
+
+mod files;
+mod host_path;
+mod ownership;
+mod persistent;
+mod pinned;
+mod sub_path;
+mod tear_down;
+mod usage;
+
+use std::fs::{self, Permissions};
+use std::hash::BuildHasher as _;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits};
+use mizzen_cri::messages::Mount;
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value};
+use nix::mount::{MsFlags, mount};
+
+use super::config::{NodePaths, volume_mount};
+use crate::pod::claims::{cannot_process, claim_name};
+use crate::pod::inputs::{Variables, VolumeContent, VolumeContents, expand};
+use files::write_files;
+use ownership::fs_group;
+pub(super) use tear_down::tear_down;
+pub(super) use usage::{LimitedVolume, limited_volumes};
+
+/// The file in the directory of a pod that names the node: several agents may share a machine.
+const NODE: &str = "node";
+/// The permissions of a pod's directory: other users of the machine see no files of pods.
+const POD_MODE: u32 = 0o750;
+/// The options of a file system for files that must not reach a disk, and those for kernels
+/// without `noswap`.
+const SECRET_OPTIONS: [&str; 2] = ["mode=0755,noswap", "mode=0755"];
+
+/// Why a volume cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MountError {
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("hostPath type check failed: {path} is not {wanted}")]
+    HostPath { path: PathBuf, wanted: &'static str },
+    #[error("{kind} is not supported by this node")]
+    Unsupported { kind: String },
+    #[error("subPath {0:?} is not a path below the volume")]
+    SubPath(String),
+    #[error(
+        "failed to prepare subPath for volumeMount {volume:?} of container {container:?}: {source}"
+    )]
+    PrepareSubPath {
+        volume: String,
+        container: String,
+        source: Box<MountError>,
+    },
+    #[error("failed to resolve recursive read-only mode: {0}")]
+    RecursiveReadOnly(String),
+    #[error("path {0:?} does not exist")]
+    NoPath(PathBuf),
+    #[error("only directory and block device are supported")]
+    NotDirectory,
+    #[error("no matching NodeSelectorTerms")]
+    NodeAffinity,
+    #[error(
+        "kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: driver name {0} not found in \
+             the list of registered CSI drivers"
+    )]
+    NoDriver(String),
+    #[error("no volume plugin matched")]
+    NoPlugin,
+}
+
+impl MountError {
+    /// The message of the event about a volume of a pod, whose own name is `name`.
+    fn event(&self, volume: &str, name: &str) -> String {
+        let stage = match self {
+            MountError::NoPlugin => {
+                let why =
+                    format!("failed to get Plugin from volumeSpec for volume {name:?} err={self}");
+                return cannot_process(&[volume.into()], &why);
+            }
+            MountError::NoPath(_) => "MountVolume.NewMounter initialization",
+            MountError::NodeAffinity => "MountVolume.NodeAffinity check",
+            MountError::NoDriver(_) => "MountVolume.MountDevice",
+            _ => "MountVolume.SetUp",
+        };
+        format!("{stage} failed for volume {name:?} : {self}")
+    }
+}
+
+trait AtPath<T> {
+    fn at(self, path: &Path) -> Result<T, MountError>;
+}
+
+impl<T> AtPath<T> for io::Result<T> {
+    fn at(self, path: &Path) -> Result<T, MountError> {
+        self.map_err(|source| MountError::File {
+            path: path.into(),
+            source,
+        })
+    }
+}
+
+/// The volumes of a pod that were set up.
+#[derive(Debug, Default)]
+pub(super) struct VolumeState {
+    /// The hash of the contents that were written last.
+    written: Option<u64>,
+    /// Whether the directory of the pod is removed, so that nothing is written any more.
+    is_removed: bool,
+}
+
+impl VolumeState {
+    /// Sets up the volumes of a pod, unless they have these contents. The error is the message of
+    /// an event.
+    pub(super) fn set_up(
+        &mut self,
+        pod: &Value,
+        contents: &VolumeContents,
+        (node, paths): (&str, &NodePaths),
+    ) -> Result<(), String> {
+        let hash = hash(contents);
+        if self.is_removed || self.written == Some(hash) {
+            return Ok(());
+        }
+        let dir = paths.pod(pod["metadata"]["uid"].str());
+        make_pod_dir(&dir, node).map_err(|error| format!("{}: {error}", dir.display()))?;
+        set_up(pod, contents, paths)?;
+        self.written = Some(hash);
+        Ok(())
+    }
+
+    /// The volumes must be set up again, whatever was written.
+    pub(super) fn forget(&mut self) {
+        self.written = None;
+    }
+
+    /// Removes the directory of the pod.
+    pub(super) fn remove(&mut self, dir: &Path) -> io::Result<()> {
+        self.is_removed = true;
+        tear_down(dir)
+    }
+}
+
+fn hash(contents: &VolumeContents) -> u64 {
+    let files: Vec<_> = contents
+        .iter()
+        .filter_map(|(name, content)| match content {
+            VolumeContent::Files(files) => Some((name, files)),
+            VolumeContent::Claim(_) => None,
+        })
+        .collect();
+    foldhash::quality::FixedState::default().hash_one(files)
+}
+
+fn make_pod_dir(dir: &Path, node: &str) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(POD_MODE).create(dir)?;
+    fs::set_permissions(dir, Permissions::from_mode(POD_MODE))?;
+    fs::write(dir.join(NODE), node)
+}
+
+/// The UIDs of the pods whose directories an agent of this node has made.
+pub(super) fn pods_with_directories(paths: &NodePaths, node: &str) -> Vec<Str> {
+    let entries = fs::read_dir(paths.pods()).into_iter().flatten().flatten();
+    let own = entries.filter(|entry| {
+        let known = fs::read_to_string(entry.path().join(NODE));
+        known.is_ok_and(|known| known == node)
+    });
+    own.map(|entry| entry.file_name().to_string_lossy().into())
+        .collect()
+}
+
+/// The type of a volume, by its field.
+fn kind(volume: &Value) -> &str {
+    let mut fields = volume.entries().map(|(field, _)| field);
+    fields.find(|field| *field != "name").unwrap_or("emptyDir")
+}
+
+/// Which volumes of a pod this node cannot mount.
+pub(super) fn unsupported(pod: &Value) -> Option<String> {
+    let known = [
+        "emptyDir",
+        "hostPath",
+        "configMap",
+        "secret",
+        "downwardAPI",
+        "projected",
+        "persistentVolumeClaim",
+        "ephemeral",
+    ];
+    let mut volumes = pod["spec"]["volumes"].list().iter();
+    let volume = volumes.find(|volume| !known.contains(&kind(volume)))?;
+    Some(format!(
+        "volume {:?}: {} is not supported by this node",
+        volume["name"].str(),
+        kind(volume)
+    ))
+}
+
+/// Where a volume is.
+fn location(pod: &Value, volume: &Value, paths: &NodePaths) -> PathBuf {
+    let (uid, name) = (pod["metadata"]["uid"].str(), volume["name"].str());
+    match kind(volume) {
+        "hostPath" => volume["hostPath"]["path"].str().into(),
+        "emptyDir" => paths.volume(uid, "empty-dir", name),
+        "configMap" => paths.volume(uid, "configmap", name),
+        "secret" => paths.volume(uid, "secret", name),
+        "downwardAPI" => paths.volume(uid, "downward-api", name),
+        "persistentVolumeClaim" | "ephemeral" => paths.volume(uid, "persistent", name),
+        kind => paths.volume(uid, kind, name),
+    }
+}
+
+/// Sets up all volumes of a pod. It is idempotent.
+fn set_up(pod: &Value, contents: &VolumeContents, paths: &NodePaths) -> Result<(), String> {
+    for volume in pod["spec"]["volumes"].list() {
+        let name = volume["name"].str();
+        let place = location(pod, volume, paths);
+        let (done, own_name) = match (kind(volume), contents.get(name)) {
+            (_, Some(VolumeContent::Claim(claimed))) => (
+                persistent::set_up(pod, &place, claimed),
+                claimed.name.as_str(),
+            ),
+            (kind, Some(VolumeContent::Files(files))) => {
+                let made = match is_secret(kind) {
+                    true => ensure_tmpfs(&place, &SECRET_OPTIONS),
+                    false => Ok(()),
+                };
+                (made.and_then(|()| write_files(pod, &place, files)), name)
+            }
+            ("hostPath", None) => {
+                let source = &volume["hostPath"];
+                (host_path::check(&place, source["type"].str()), name)
+            }
+            ("emptyDir", None) => (make_empty_dir(pod, &place, &volume["emptyDir"]), name),
+            // A claim that no container uses is not read.
+            _ if claim_name(pod, volume).is_some() => (Ok(()), name),
+            (kind, None) => (Err(MountError::Unsupported { kind: kind.into() }), name),
+        };
+        done.map_err(|error| error.event(name, own_name))?;
+    }
+    Ok(())
+}
+
+/// Whether the files of a volume are kept in memory only. Kubernetes: the media of these types
+/// (pkg/volume/secret, projected, downwardapi).
+fn is_secret(kind: &str) -> bool {
+    matches!(kind, "secret" | "projected" | "downwardAPI")
+}
+
+/// Mounts a file system in memory, if there is none, with the first options that the kernel takes.
+fn ensure_tmpfs(dir: &Path, options: &[&str]) -> Result<(), MountError> {
+    fs::create_dir_all(dir).at(dir)?;
+    if is_mount_point(dir).at(dir)? {
+        return Ok(());
+    }
+    let mut mounted = Ok(());
+    for options in options {
+        let kind = Some("tmpfs");
+        mounted = mount(kind, dir, kind, MsFlags::empty(), Some(*options));
+        if mounted.is_ok() {
+            break;
+        }
+    }
+    mounted.map_err(io::Error::from).at(dir)
+}
+
+fn is_mount_point(dir: &Path) -> io::Result<bool> {
+    let parent = dir.parent().unwrap_or(dir);
+    Ok(fs::metadata(dir)?.dev() != fs::metadata(parent)?.dev())
+}
+
+fn make_empty_dir(pod: &Value, dir: &Path, source: &Value) -> Result<(), MountError> {
+    let is_memory = source["medium"].str() == "Memory";
+    let is_new = match is_memory {
+        true => !dir.is_dir() || !is_mount_point(dir).at(dir)?,
+        false => !dir.is_dir(),
+    };
+    if !is_new {
+        return Ok(());
+    }
+    if is_memory {
+        let size = memory_size(pod, source).map(|size| format!("size={size}"));
+        ensure_tmpfs(dir, &[size.as_deref().unwrap_or_default()])?;
+    } else {
+        fs::create_dir_all(dir).at(dir)?;
+    }
+    fs::set_permissions(dir, Permissions::from_mode(0o777)).at(dir)?;
+    ownership::apply(pod, dir).at(dir)
+}
+
+/// The size of a volume in memory. Kubernetes: the memory of the pod, if it is limited, and not
+/// more than the volume's own limit (pkg/volume/emptydir, `calculateEmptyDirMemorySize`).
+fn memory_size(pod: &Value, source: &Value) -> Option<i64> {
+    let of_pod = pod_limits(pod, &PodResourcesOptions::default());
+    let of_pod = of_pod.get("memory").map_or(0, Quantity::value);
+    let own = Quantity::parse_or_zero(source["sizeLimit"].str()).value();
+    [of_pod, own].into_iter().filter(|size| *size > 0).min()
+}
+
+/// What the runtime can do with mounts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct MountFeatures {
+    /// Whether it makes all mounts below a read-only one read-only.
+    pub recursive_read_only: bool,
+}
+
+/// The mounts of a container's volumes. Parts of volumes are mounted for it.
+pub(super) fn mounts(
+    pod: &Value,
+    container: &Value,
+    variables: Option<&Variables>,
+    (features, paths): (MountFeatures, &NodePaths),
+) -> Result<Vec<Mount>, MountError> {
+    let mut mounts = Vec::new();
+    for (mount_idx, wanted) in container["volumeMounts"].list().iter().enumerate() {
+        let mut volumes = pod["spec"]["volumes"].list().iter();
+        let Some(volume) = volumes.find(|volume| volume["name"] == wanted["name"]) else {
+            continue;
+        };
+        let mut host = location(pod, volume, paths);
+        if claim_name(pod, volume).is_some() {
+            host = fs::read_link(&host).at(&host)?;
+        }
+        let sub_path: String = match wanted["subPathExpr"].str() {
+            "" => wanted["subPath"].str().into(),
+            expression => expand(expression, &|name| variables?.get(name).cloned()),
+        };
+        if !sub_path.is_empty() {
+            let (dir, names) = (
+                paths.pod(pod["metadata"]["uid"].str()),
+                [&volume["name"], &container["name"]].map(Value::str),
+            );
+            let target = sub_path::target(&dir, names[0], names[1], mount_idx);
+            let bound = sub_path::bind(&host, &sub_path, &target);
+            bound.map_err(|source| MountError::PrepareSubPath {
+                volume: names[0].into(),
+                container: names[1].into(),
+                source: Box::new(source),
+            })?;
+            host = target;
+        }
+        let is_made =
+            !matches!(kind(volume), "emptyDir" | "hostPath") && claim_name(pod, volume).is_none();
+        let is_read_only = is_made || volume["persistentVolumeClaim"]["readOnly"].bool();
+        let mut mount = volume_mount(&host, wanted, is_read_only);
+        mount.recursive_read_only = is_recursive(wanted, features)?;
+        mounts.push(mount);
+    }
+    Ok(mounts)
+}
+
+/// Whether a mount is read-only with all below it. Kubernetes: pkg/kubelet/kubelet_pods.go,
+/// `resolveRecursiveReadOnly`.
+fn is_recursive(wanted: &Value, features: MountFeatures) -> Result<bool, MountError> {
+    let name = wanted["name"].str();
+    let refuse = |why: &str| {
+        let message =
+            format!("volume {name:?} requested recursive read-only mode, but it is {why}");
+        Err(MountError::RecursiveReadOnly(message))
+    };
+    let propagation = wanted["mountPropagation"].str();
+    match wanted["recursiveReadOnly"].str() {
+        "" | "Disabled" => Ok(false),
+        _ if !wanted["readOnly"].bool() => refuse("not read-only"),
+        _ if !matches!(propagation, "" | "None") => {
+            refuse(&format!("not compatible with propagation {propagation:?}"))
+        }
+        "Enabled" if !features.recursive_read_only => refuse("not supported by the runtime"),
+        _ => Ok(features.recursive_read_only),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_value::value;
+
+    use super::*;
+
+    #[test]
+    fn a_host_path_has_the_type_that_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "").unwrap();
+        assert!(host_path::check(&path("none"), "").is_ok());
+        assert!(host_path::check(&path("none"), "Directory").is_err());
+        assert!(host_path::check(&path("file"), "File").is_ok());
+        assert!(host_path::check(&path("made"), "DirectoryOrCreate").is_ok());
+        assert!(path("made").is_dir());
+        assert!(host_path::check(&path("made-file"), "FileOrCreate").is_ok());
+        assert!(path("made-file").is_file());
+        assert!(host_path::check("/dev/null".as_ref(), "CharDevice").is_ok());
+        assert!(host_path::check("/dev/null".as_ref(), "BlockDevice").is_err());
+        assert_eq!(
+            host_path::check(&path("file"), "Socket")
+                .unwrap_err()
+                .to_string(),
+            format!(
+                "hostPath type check failed: {} is not a socket file",
+                path("file").display()
+            )
+        );
+    }
+
+    #[test]
+    fn a_volume_that_cannot_be_mounted_is_named() {
+        let pod = |volume: Value| value!({ "spec": { "volumes": [volume] } });
+        assert_eq!(
+            unsupported(&pod(value!({ "name": "v", "emptyDir": {} }))),
+            None
+        );
+        assert_eq!(
+            unsupported(&pod(value!({ "name": "v", "nfs": { "path": "/" } }))).as_deref(),
+            Some("volume \"v\": nfs is not supported by this node")
+        );
+    }
+
+    #[test]
+    fn a_volume_in_memory_has_the_smaller_of_its_limits() {
+        let pod = |memory: Value| {
+            let container =
+                value!({ "name": "c", "resources": { "limits": { "memory": memory } } });
+            value!({ "spec": { "containers": [container] } })
+        };
+        let size = |pod: &Value, limit: Value| memory_size(pod, &value!({ "sizeLimit": limit }));
+        let limited = pod("8Mi".into());
+        assert_eq!(size(&limited, Value::Null), Some(8 << 20));
+        assert_eq!(size(&limited, "1Mi".into()), Some(1 << 20));
+        assert_eq!(size(&limited, "9Mi".into()), Some(8 << 20));
+        assert_eq!(size(&pod(Value::Null), Value::Null), None);
+    }
+
+    #[test]
+    fn a_recursive_read_only_mount_needs_a_runtime_that_can() {
+        let mount = |mode: &str, more: Value| {
+            let mut mount = value!({ "name": "v", "recursiveReadOnly": mode });
+            more.entries()
+                .for_each(|(key, value)| mount.set(key, value.clone()));
+            mount
+        };
+        let read_only = || value!({ "readOnly": true });
+        let with = |can: bool| MountFeatures {
+            recursive_read_only: can,
+        };
+        let check = |mode: &str, more: Value, can: bool| {
+            is_recursive(&mount(mode, more), with(can)).map_err(|error| error.to_string())
+        };
+        assert_eq!(check("Disabled", read_only(), true), Ok(false));
+        assert_eq!(check("IfPossible", read_only(), false), Ok(false));
+        assert_eq!(check("IfPossible", read_only(), true), Ok(true));
+        assert_eq!(check("Enabled", read_only(), true), Ok(true));
+        let refused = |why: &str| {
+            Err(format!(
+                "failed to resolve recursive read-only mode: volume \"v\" requested recursive read-only mode, but it is {why}"
+            ))
+        };
+        let unsupported = refused("not supported by the runtime");
+        assert_eq!(check("Enabled", read_only(), false), unsupported);
+        let writable = refused("not read-only");
+        assert_eq!(check("Enabled", value!({}), true), writable);
+        let propagated = value!({ "readOnly": true, "mountPropagation": "HostToContainer" });
+        let incompatible = refused("not compatible with propagation \"HostToContainer\"");
+        assert_eq!(check("Enabled", propagated, true), incompatible);
+    }
+
+    #[test]
+    fn only_directories_of_this_node_are_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = NodePaths {
+            root: dir.path().into(),
+            logs: dir.path().join("logs"),
+        };
+        make_pod_dir(&paths.pod("mine"), "a").unwrap();
+        make_pod_dir(&paths.pod("other"), "b").unwrap();
+        fs::create_dir(paths.pod("unknown")).unwrap();
+        assert_eq!(pods_with_directories(&paths, "a"), ["mine"]);
+        let mode = fs::metadata(paths.pod("mine"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, POD_MODE);
+    }
+
+    #[test]
+    fn nothing_is_written_after_the_directory_was_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = NodePaths {
+            root: dir.path().into(),
+            logs: dir.path().join("logs"),
+        };
+        let pod = value!({ "metadata": { "uid": "u" } });
+        let mut state = VolumeState::default();
+        let contents = VolumeContents::new();
+        state.set_up(&pod, &contents, ("a", &paths)).unwrap();
+        assert!(paths.pod("u").is_dir());
+        state.remove(&paths.pod("u")).unwrap();
+        state.forget();
+        state.set_up(&pod, &contents, ("a", &paths)).unwrap();
+        assert!(!paths.pod("u").exists());
+    }
+}
