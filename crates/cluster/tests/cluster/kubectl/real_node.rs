@@ -81,7 +81,21 @@ async fn a_real_container_runs_and_kubectl_reaches_it() {
         assert!(log.ends_with(&format!("got {line}")), "{log}");
     }
     reach_the_api(&kubectl).await;
+    // The claim has a volume of the default class, which goes with it.
+    let claim = "get pvc data -o jsonpath={.spec.storageClassName}/{.status.phase}";
+    assert_eq!(kubectl.run(claim).await, "standard/Bound");
     kubectl.run("delete pod real").await;
+    kubectl.run("delete pvc data").await;
+    let mut left = String::from("?");
+    for _ in 0..200 {
+        left = kubectl.run("get pv -o name").await;
+        if left.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(left, "");
+    let volumes = containerd.path("node").join("volumes");
+    assert_eq!(std::fs::read_dir(volumes).unwrap().count(), 0);
     let tasks = containerd
         .ctr(&["tasks", "list", "--quiet"])
         .output()
