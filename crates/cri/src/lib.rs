@@ -12,6 +12,7 @@
 //! ```
 
 mod client;
+pub mod image_name;
 pub mod messages;
 
 pub use client::{
