@@ -104,6 +104,21 @@ impl NodeSettings {
         }
     }
 
+    /// Records an Event about a node. Kubernetes: its UID is the name (kubelet.go, `nodeRef`).
+    pub(crate) fn record_about_node(&self, node: &str, note: Note) {
+        let text = |text: &str| Some(text.to_string());
+        let regarding = ObjectReference {
+            api_version: text("v1"),
+            kind: text("Node"),
+            name: text(node),
+            uid: text(node),
+            ..ObjectReference::default()
+        };
+        self.events
+            .recorder("kubelet", node)
+            .record(&regarding, note);
+    }
+
     /// Records an Event about a pod on a node, or about one of its containers.
     pub(crate) fn record(&self, pod: &Object, node: &str, path: &str, note: Note) {
         let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());

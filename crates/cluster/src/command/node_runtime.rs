@@ -2,11 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use mizzen_node::StaticPodSource;
-use mizzen_node::cri::{CriOptions, CriRuntime, check_sysctl_pattern};
+use mizzen_node::cri::{
+    ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy, check_sysctl_pattern,
+};
 use mizzen_object::validate::names::is_dns1123_subdomain;
+use mizzen_value::quantity::Quantity;
+
+use super::server::duration;
 
 /// A container runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,6 +57,85 @@ pub(crate) struct NodeRuntimeArgs {
     /// Let pods with real containers set these sysctls besides the safe ones; a * at the end stands for any rest
     #[arg(long, value_name = "SYSCTL,…", value_delimiter = ',', value_parser = sysctl)]
     allowed_unsafe_sysctls: Vec<String>,
+    #[command(flatten)]
+    housekeeping: HousekeepingArgs,
+    // Flags of the kubelet that are not supported.
+    #[arg(long, value_name = "FILE", hide = true)]
+    image_credential_provider_config: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", hide = true)]
+    image_credential_provider_bin_dir: Option<PathBuf>,
+}
+
+/// What a node with real containers does beside running pods, with the flags and defaults of the kubelet.
+#[derive(Debug, Clone, Args)]
+struct HousekeepingArgs {
+    /// Pull one image at a time
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true"
+    )]
+    serialize_image_pulls: bool,
+    /// Pull at most this many images at once
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    max_parallel_image_pulls: u16,
+    /// Remove unused images when the disk with images is full to this percentage
+    #[arg(long, value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u8).range(..=100))]
+    image_gc_high_threshold: u8,
+    /// Remove unused images until the disk is full to this percentage
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(..=100))]
+    image_gc_low_threshold: u8,
+    /// Keep unused images for this long, however full the disk is
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    minimum_image_ttl_duration: Duration,
+    /// Remove images that were unused for this long, however empty the disk is; 0s for never
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    maximum_image_ttl_duration: Duration,
+    /// Rotate the log of a container at this size; a negative one for never
+    #[arg(long, value_name = "QUANTITY", default_value = "10Mi", value_parser = log_size, allow_hyphen_values = true)]
+    container_log_max_size: LogSize,
+    /// Keep at most this many log files of a container
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(2..))]
+    container_log_max_files: u16,
+}
+
+/// The size at which logs are rotated, if they are.
+#[derive(Debug, Clone, Copy)]
+struct LogSize(Option<u64>);
+
+fn log_size(text: &str) -> Result<LogSize, String> {
+    let quantity = Quantity::parse(text).map_err(|error| error.to_string())?;
+    let bytes = quantity.value();
+    Ok(LogSize(u64::try_from(bytes).ok()))
+}
+
+impl HousekeepingArgs {
+    fn options(&self) -> Result<Housekeeping, RuntimeError> {
+        let image_gc = ImageGcPolicy {
+            high_threshold_percent: self.image_gc_high_threshold.into(),
+            low_threshold_percent: self.image_gc_low_threshold.into(),
+            min_age: self.minimum_image_ttl_duration,
+            max_age: self.maximum_image_ttl_duration,
+        };
+        image_gc.check().map_err(RuntimeError::Housekeeping)?;
+        Ok(Housekeeping {
+            max_parallel_image_pulls: match self.serialize_image_pulls {
+                true => 1,
+                false => self.max_parallel_image_pulls.into(),
+            },
+            image_gc,
+            container_log: ContainerLogPolicy {
+                max_size: self.container_log_max_size.0,
+                max_files: self.container_log_max_files.into(),
+                ..ContainerLogPolicy::default()
+            },
+            ..Housekeeping::default()
+        })
+    }
 }
 
 /// Why real containers cannot run.
@@ -64,6 +149,13 @@ pub(crate) enum RuntimeError {
         "the host name {name:?} is not the name of a node ({why}); choose one with --node-name"
     )]
     Name { name: String, why: String },
+    #[error("{0}")]
+    Housekeeping(String),
+    #[error(
+        "--image-credential-provider-config and --image-credential-provider-bin-dir are not supported: put credentials of \
+         registries into Secrets, and name these in the imagePullSecrets of pods or service accounts"
+    )]
+    CredentialProvider,
     #[error(transparent)]
     Connect(#[from] mizzen_node::cri::ConnectError),
 }
@@ -79,6 +171,13 @@ impl NodeRuntimeArgs {
         if !self.is_real() {
             return Ok(None);
         }
+        let has_provider = [
+            &self.image_credential_provider_config,
+            &self.image_credential_provider_bin_dir,
+        ];
+        if has_provider.into_iter().any(Option::is_some) {
+            return Err(RuntimeError::CredentialProvider);
+        }
         if !nix::unistd::geteuid().is_root() {
             return Err(RuntimeError::NotRoot);
         }
@@ -93,6 +192,7 @@ impl NodeRuntimeArgs {
             network: self.cni_conf_dir.clone(),
             api_server: None,
             unsafe_sysctls: self.allowed_unsafe_sysctls.clone(),
+            housekeeping: self.housekeeping.options()?,
         };
         CriRuntime::check(&options.endpoint).await?;
         Ok(Some(options))
@@ -125,5 +225,70 @@ fn node_name(text: &str) -> Result<String, String> {
     match is_dns1123_subdomain(text) {
         wrong if wrong.is_empty() => Ok(text.into()),
         wrong => Err(wrong.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Node {
+        #[command(flatten)]
+        runtime: NodeRuntimeArgs,
+    }
+
+    fn housekeeping(flags: &str) -> Result<Housekeeping, String> {
+        let words = ["node"].into_iter().chain(flags.split_whitespace());
+        let node = Node::try_parse_from(words).map_err(|error| error.to_string())?;
+        let options = node.runtime.housekeeping.options();
+        options.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn limits_have_the_flags_and_defaults_of_the_kubelet() {
+        let usual = housekeeping("").unwrap();
+        assert_eq!(usual.image_gc, ImageGcPolicy::default());
+        assert_eq!(usual.container_log, ContainerLogPolicy::default());
+        assert_eq!(usual.max_parallel_image_pulls, 5);
+        let serial = housekeeping("--serialize-image-pulls --max-parallel-image-pulls 3").unwrap();
+        assert_eq!(serial.max_parallel_image_pulls, 1);
+        let log = |size: &str| {
+            let options = housekeeping(&format!("--container-log-max-size {size}")).unwrap();
+            options.container_log.max_size
+        };
+        assert_eq!([log("1Ki"), log("-1")], [Some(1024), None]);
+    }
+
+    #[test]
+    fn limits_that_cannot_be_are_refused() {
+        for (flags, why) in [
+            (
+                "--image-gc-high-threshold 80",
+                "must be below the high one, 80 %",
+            ),
+            ("--image-gc-high-threshold 101", "101 is not in 0..=100"),
+            ("--max-parallel-image-pulls 0", "0 is not in 1.."),
+            ("--container-log-max-files 1", "1 is not in 2.."),
+            ("--container-log-max-size much", "invalid value 'much'"),
+        ] {
+            let error = housekeeping(flags).unwrap_err();
+            assert!(error.contains(why), "{flags}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_credential_provider_is_refused() {
+        let words = [
+            "node",
+            "--node-runtime",
+            "cri",
+            "--image-credential-provider-config",
+            "file",
+        ];
+        let node = Node::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+        let refused = node.runtime.real_node().await.unwrap_err().to_string();
+        assert!(refused.contains("imagePullSecrets"), "{refused}");
     }
 }

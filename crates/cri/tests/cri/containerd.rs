@@ -25,7 +25,7 @@ use tempfile::TempDir;
 /// The image with busybox.
 pub const BUSYBOX: &str = "mizzen.test/busybox:1";
 /// The image of sandboxes.
-const PAUSE: &str = "mizzen.test/pause:1";
+pub const PAUSE: &str = "mizzen.test/pause:1";
 /// Where distributions put the CNI plug-ins.
 const PLUGIN_DIRS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 /// The statically linked busybox.
@@ -147,19 +147,26 @@ impl PrivateContainerd {
         let configuration = format!(
             "version = 2\nroot = {:?}\nstate = {:?}\n[grpc]\naddress = {:?}\n\
              [plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = {PAUSE:?}\nrestrict_oom_score_adj = true\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = {plugins:?}\nconf_dir = {:?}\n",
+             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = {plugins:?}\nconf_dir = {:?}\n\
+             [plugins.\"io.containerd.grpc.v1.cri\".registry]\nconfig_path = {:?}\n",
             path("root"),
             path("state"),
             path("containerd.sock"),
             path("cni"),
+            path("certs.d"),
         );
         fs::write(self.path("config.toml"), configuration).unwrap();
     }
 
     /// Imports the image with busybox by other names.
     pub fn import(&self, names: &[&str]) {
+        self.import_of(names, "");
+    }
+
+    /// Imports another image with busybox.
+    pub fn import_of(&self, names: &[&str], author: &str) {
         let archive = self.path("image.tar");
-        fs::write(&archive, image(names)).unwrap();
+        fs::write(&archive, image(names, author)).unwrap();
         let (archive, output) = (
             archive.to_str().unwrap().to_owned(),
             self.ctr(&["images", "import"]),
@@ -266,23 +273,53 @@ pub fn plugin_dir() -> Option<&'static str> {
         .find(|dir| Path::new(dir).join("bridge").is_file())
 }
 
-/// An OCI archive with busybox, by several names.
-pub fn image(names: &[&str]) -> Vec<u8> {
-    let layer = layer();
-    let config = format!(
-        r#"{{"architecture":"{}","os":"linux","config":{{"Env":["PATH=/bin"],"Cmd":["sleep","2147483647"]}},"rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
+/// The blobs of an image with busybox.
+pub struct ImageParts {
+    /// The layer, not compressed.
+    pub layer: Vec<u8>,
+    /// The configuration.
+    pub config: String,
+    /// The manifest.
+    pub manifest: String,
+}
+
+impl ImageParts {
+    /// Makes them. Images of different authors have different IDs.
+    pub fn new(author: &str) -> ImageParts {
+        let layer = layer();
+        let config = image_config(&layer, author);
+        let manifest = format!(
+            r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{},"layers":[{}]}}"#,
+            descriptor("config.v1+json", config.as_bytes(), ""),
+            descriptor("layer.v1.tar", &layer, "")
+        );
+        ImageParts {
+            layer,
+            config,
+            manifest,
+        }
+    }
+}
+
+fn image_config(layer: &[u8], author: &str) -> String {
+    format!(
+        r#"{{"author":"{author}","architecture":"{}","os":"linux","config":{{"Env":["PATH=/bin"],"Cmd":["sleep","2147483647"]}},"rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
         match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
             other => other,
         },
-        digest(&layer)
-    );
-    let manifest = format!(
-        r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{},"layers":[{}]}}"#,
-        descriptor("config.v1+json", config.as_bytes(), ""),
-        descriptor("layer.v1.tar", &layer, "")
-    );
+        digest(layer)
+    )
+}
+
+/// An OCI archive with busybox, by several names.
+pub fn image(names: &[&str], author: &str) -> Vec<u8> {
+    let ImageParts {
+        layer,
+        config,
+        manifest,
+    } = ImageParts::new(author);
     let entries: Vec<String> = names
         .iter()
         .map(|name| {
@@ -353,7 +390,8 @@ fn descriptor(kind: &str, content: &[u8], more: &str) -> String {
     )
 }
 
-fn digest(content: &[u8]) -> String {
+/// The digest of a blob.
+pub fn digest(content: &[u8]) -> String {
     let hex = |byte: &u8| format!("{byte:02x}");
     format!(
         "sha256:{}",

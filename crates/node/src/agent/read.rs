@@ -242,6 +242,7 @@ impl Contents {
         });
         Contents {
             version: object.version().into(),
+            kind: object["type"].str().into(),
             data,
             binary,
             raw: raw.collect(),

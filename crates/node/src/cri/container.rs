@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::container_gc::remove_log;
 use super::prober::{ProbeRuns, http_hook};
 use super::sandbox::SandboxPhase;
 use super::service_address::{service_address, use_host_address};
@@ -554,7 +555,7 @@ impl CriNode {
         }
     }
 
-    async fn remove_container(&self, id: &str) {
+    pub(super) async fn remove_container(&self, id: &str) {
         let remove = RemoveContainerRequest {
             container_id: id.into(),
         };
@@ -566,7 +567,10 @@ impl CriNode {
     /// Kubernetes: of dead instances the last one is kept (pkg/kubelet/kuberuntime, gc).
     async fn remove_old_instances(&self, cell: &ContainerCell) {
         let mut old = Vec::new();
+        let mut logs = PathBuf::new();
         if let Some(record) = self.pods.lock().get_mut(&cell.uid) {
+            let (namespace, name) = (record.key.namespace(), record.key.name());
+            logs = self.paths.pod_logs(namespace, name, &cell.uid);
             record.containers.retain(|other| {
                 let is_old = other.name == cell.name && other.attempt + 1 < cell.attempt;
                 // A failed creation has no container.
@@ -584,7 +588,12 @@ impl CriNode {
             let message = self
                 .paths
                 .termination(&other.uid, &other.name, other.attempt);
-            let _ = spawn_blocking(move || fs::remove_file(message)).await;
+            let logs = logs.clone();
+            let _ = spawn_blocking(move || {
+                remove_log(&logs, &other);
+                fs::remove_file(message)
+            })
+            .await;
         }
     }
 

@@ -7,6 +7,7 @@
 //! | `volumes` | volumes as directories |
 //! | `sandbox` | the sandbox of a pod: created, stopped, removed |
 //! | `image` | images by pull policy |
+//! | `keyring` | the credentials of registries |
 //! | `container` | one instance of a container: created, started, stopped; its hooks |
 //! | `prober` | probes and HTTP hooks |
 //! | `http_action` | their HTTP requests |
@@ -15,6 +16,10 @@
 //! | `network` | the CNI configuration, where there is none |
 //! | `resolver` | the DNS configuration of pods |
 //! | `service_address` | the API server in pods |
+//! | `housekeeping` | images, dead containers and logs, from time to time |
+//! | `image_gc` | which images are collected |
+//! | `container_gc` | which containers, sandboxes and directories are collected |
+//! | `log_rotation` | logs by size |
 //! | `machine` | capacity and name of the machine |
 //! | `stream` | exec, attach and port-forward |
 //!
@@ -28,8 +33,13 @@ mod accept;
 mod adopt;
 mod config;
 mod container;
+mod container_gc;
+mod housekeeping;
 mod http_action;
 mod image;
+mod image_gc;
+mod keyring;
+pub(crate) mod log_rotation;
 mod machine;
 mod network;
 mod prober;
@@ -47,6 +57,9 @@ use std::sync::{Arc, OnceLock};
 
 pub use accept::check_sysctl_pattern;
 use futures_util::future::BoxFuture;
+pub use housekeeping::Housekeeping;
+pub use image_gc::ImageGcPolicy;
+pub use log_rotation::ContainerLogPolicy;
 pub use mizzen_cri::ConnectError;
 use mizzen_cri::CriClient;
 use mizzen_sdk::Key;
@@ -54,13 +67,14 @@ use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::moment::Moment;
 use crate::pod::inputs::VolumeContents;
 use crate::runtime::{
     Attach, Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerRuntime,
-    ContainerUsage, Exec, FoundContainer, ImageState, LogLine, MachineInfo, PodConnection,
-    SandboxState, Stdio, Unacceptable, Wake,
+    ContainerUsage, Exec, FoundContainer, ImageRequest, ImageState, LogLine, MachineInfo,
+    PodConnection, SandboxState, Stdio, Unacceptable, Wake,
 };
 use config::NodePaths;
 use container::{ContainerCell, CriContainer};
@@ -86,6 +100,8 @@ pub struct CriOptions {
     pub api_server: Option<String>,
     /// The sysctls that pods may set besides the safe ones; with `*` at the end, prefixes.
     pub unsafe_sysctls: Vec<String>,
+    /// Limits of images, pulls and logs.
+    pub housekeeping: Housekeeping,
 }
 
 /// A runtime with real containers. It is cheap to clone.
@@ -108,6 +124,13 @@ pub(crate) struct CriNode {
     pods: Mutex<HashMap<Str, PodRecord>>,
     health: Mutex<Result<(), String>>,
     mount_features: Mutex<MountFeatures>,
+    housekeeping: Housekeeping,
+    /// The turns of pulls.
+    pulls: Semaphore,
+    /// The images for the status of the node.
+    images: Mutex<Value>,
+    /// The Events about the node since the last call.
+    node_events: Mutex<Vec<Note>>,
 }
 
 /// A pod in the runtime.
@@ -165,6 +188,10 @@ impl CriRuntime {
             pods: Mutex::default(),
             health: Mutex::new(Ok(())),
             mount_features: Mutex::default(),
+            pulls: Semaphore::new(options.housekeeping.max_parallel_image_pulls.max(1)),
+            housekeeping: options.housekeeping,
+            images: Mutex::new(Value::Null),
+            node_events: Mutex::default(),
         });
         node.read_features().await;
         let adopted = node.adopt().await;
@@ -237,9 +264,13 @@ impl ContainerRuntime for CriRuntime {
     }
 
     fn run(&self) -> BoxFuture<'static, ()> {
-        let (follow, limit) = (self.0.clone(), self.0.clone());
+        let node = self.0.clone();
         Box::pin(async move {
-            tokio::join!(follow.follow_runtime(), limit.watch_limits());
+            tokio::join!(
+                node.clone().follow_runtime(),
+                node.clone().watch_limits(),
+                node.keep_house()
+            );
         })
     }
 
@@ -314,8 +345,16 @@ impl ContainerRuntime for CriRuntime {
         record.map_or_else(Vec::new, |record| std::mem::take(&mut record.events))
     }
 
-    fn image(&self, pod: &Value, container: &Value, n_tries: u32) -> ImageState {
-        self.0.clone().ensure_image(pod, container, n_tries)
+    fn image(&self, request: &ImageRequest) -> ImageState {
+        self.0.clone().ensure_image(request)
+    }
+
+    fn images(&self) -> Value {
+        self.0.images.lock().clone()
+    }
+
+    fn take_node_events(&self) -> Vec<Note> {
+        std::mem::take(&mut *self.0.node_events.lock())
     }
 
     fn find(&self, pod: &Value, container: &str, now: Moment) -> Option<FoundContainer> {

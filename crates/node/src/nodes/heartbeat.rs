@@ -187,6 +187,9 @@ impl NodeSettings {
     /// last is read from the node, so that no change is missed.
     async fn report_health(&self, heartbeats: &mut [NodeHeartbeat], nodes: &Store<Object>) {
         for heartbeat in heartbeats {
+            for note in self.runtime.take_node_events() {
+                self.record_about_node(&heartbeat.name, note);
+            }
             let node = nodes.get(&Key::cluster(heartbeat.name.as_str()));
             if node.is_some() {
                 self.on_node_change(heartbeat, node).await;

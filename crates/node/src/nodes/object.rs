@@ -111,6 +111,7 @@ pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Valu
         "declaredFeatures": (FEATURES.map(Value::from).to_vec()),
         "daemonEndpoints": { "kubeletEndpoint": { "Port": (settings.port) } },
         "features": { "supplementalGroupsPolicy": true },
+        "images": (settings.runtime.images()),
         "nodeInfo": (node_info(settings, name)),
     })
 }
@@ -145,7 +146,13 @@ fn condition([name, status, reason, message]: &[&str; 4], known: &Value, now: Mo
 pub(super) fn needs_status(settings: &NodeSettings, name: &str, node: &Value) -> bool {
     let known = &node["status"];
     let wanted = status(settings, name, known);
-    let fields = ["addresses", "capacity", "allocatable", "daemonEndpoints"];
+    let fields = [
+        "addresses",
+        "capacity",
+        "allocatable",
+        "daemonEndpoints",
+        "images",
+    ];
     let differs = fields.iter().any(|field| known[*field] != wanted[*field]);
     let health = settings.runtime.health();
     // Why a node is not ready may change while it is not.

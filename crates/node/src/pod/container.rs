@@ -276,7 +276,7 @@ impl ContainerState {
         // A pulled image stays on the node.
         let is_pulled =
             self.n_starts > 0 && !self.is_changed(spec) && !sync.runtime.runs_processes();
-        let image_ready = is_pulled || self.image_ready(spec, sync);
+        let image_ready = is_pulled || self.image_ready(spec, referenced.as_deref_mut(), sync);
         let has_all = image_ready && self.environment_ready(spec, referenced.as_deref_mut(), sync);
         if has_all {
             self.start(spec, referenced.as_deref(), sync);

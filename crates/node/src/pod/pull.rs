@@ -6,9 +6,10 @@ use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
 use super::container::present;
+use super::references::ReferencedObjects;
 use super::{ContainerState, SyncContext};
 use crate::moment::Moment;
-use crate::runtime::ImageState;
+use crate::runtime::{ImageRequest, ImageState};
 
 /// How long it takes until a failed pull is noticed.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -65,16 +66,45 @@ impl FailedPull {
         }
     }
 
-    /// Kubernetes: an image that must not be pulled stays missing, without ImagePullBackOff
+    /// Kubernetes: an image that was not pulled stays missing without ImagePullBackOff
     /// (pkg/kubelet/images).
     fn backs_off(&self) -> bool {
-        self.reason != "ErrImageNeverPull"
+        reason_without_pull(self.reason).is_none()
     }
+}
+
+/// The reason of the Event if there was no pull: it must not be, or the image is not known.
+fn reason_without_pull(reason: &str) -> Option<&'static str> {
+    match reason {
+        "ErrImageNeverPull" => Some("ErrImageNeverPull"),
+        "ImageInspectError" | "InvalidImageName" => Some("InspectFailed"),
+        _ => None,
+    }
+}
+
+/// Reason and message of a pull that failed. Kubernetes: a runtime may name them
+/// (image_manager.go, `evalCRIPullErr`).
+fn pull_failure(image: &str, why: &str) -> (&'static str, String) {
+    for (reason, what) in [
+        ("RegistryUnavailable", "registry is unavailable"),
+        ("SignatureValidationFailed", "signature validation failed"),
+    ] {
+        if let Some(more) = why.strip_prefix(reason) {
+            let message = format!("image pull failed for {image} because the {what}{more}");
+            return (reason, message);
+        }
+    }
+    ("ErrImagePull", why.to_owned())
 }
 
 impl ContainerState {
     /// Whether its image is present; if not, it is pulled with back-off.
-    pub(super) fn image_ready(&mut self, spec: &Value, sync: &mut SyncContext) -> bool {
+    pub(super) fn image_ready(
+        &mut self,
+        spec: &Value,
+        referenced: Option<&mut ReferencedObjects>,
+        sync: &mut SyncContext,
+    ) -> bool {
         // Kubernetes: another image has a back-off of its own (pkg/kubelet/images).
         self.pull.take_if(|pull| pull.image != spec["image"].str());
         if self
@@ -89,7 +119,22 @@ impl ContainerState {
             spec["image"].str(),
             self.pull.as_ref().map_or(0, |pull| pull.n_tries),
         );
-        let (reason, why) = match sync.runtime.image(sync.pod, spec, n_tries) {
+        // A Secret may have been made or changed since the last pull.
+        let since = self.pull.as_ref().map(|pull| pull.failed);
+        let secrets = match referenced {
+            Some(referenced) => referenced.pull_secrets(sync, since.unwrap_or_default()),
+            None => Some(Vec::new()),
+        };
+        let Some(pull_secrets) = secrets else {
+            return false;
+        };
+        let request = ImageRequest {
+            pod: sync.pod,
+            container: spec,
+            n_tries,
+            pull_secrets,
+        };
+        let (reason, why) = match sync.runtime.image(&request) {
             ImageState::Present { message } => {
                 (self.pull, self.is_pulling) = (None, false);
                 self.pulled = message;
@@ -102,13 +147,18 @@ impl ContainerState {
             }
             ImageState::Failed { reason, message } => (reason, message),
         };
-        if reason == "ErrImageNeverPull" {
-            sync.record(self, Note::warning(reason, "", why.as_str()));
-        } else {
-            self.record_pulling(image, sync);
-            let failed = format!("Failed to pull image {image:?}: {why}");
-            sync.record(self, Note::warning("Failed", "", failed));
-        }
+        let (reason, why) = match reason_without_pull(reason) {
+            Some(event) => {
+                sync.record(self, Note::warning(event, "", why.as_str()));
+                (reason, why)
+            }
+            None => {
+                self.record_pulling(image, sync);
+                let failed = format!("Failed to pull image {image:?}: {why}");
+                sync.record(self, Note::warning("Failed", "", failed));
+                pull_failure(image, &why)
+            }
+        };
         self.is_pulling = false;
         sync.record(
             self,
@@ -158,6 +208,30 @@ impl ContainerState {
                 Note::normal("BackOff", "", format!("Back-off pulling image {image:?}")),
             );
             sync.record(self, Note::warning("Failed", "", "Error: ImagePullBackOff"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_may_name_why_a_pull_failed() {
+        for (why, reason, message) in [
+            ("not found", "ErrImagePull", "not found"),
+            (
+                "RegistryUnavailable: no route",
+                "RegistryUnavailable",
+                "image pull failed for a:1 because the registry is unavailable: no route",
+            ),
+            (
+                "SignatureValidationFailed",
+                "SignatureValidationFailed",
+                "image pull failed for a:1 because the signature validation failed",
+            ),
+        ] {
+            assert_eq!(pull_failure("a:1", why), (reason, message.to_owned()));
         }
     }
 }

@@ -55,6 +55,8 @@ pub type Found = Result<Arc<Contents>, String>;
 pub struct Contents {
     /// The resource version.
     pub version: Str,
+    /// The type of a Secret.
+    pub kind: Str,
     /// Values for variables and files.
     pub data: BTreeMap<Str, Str>,
     /// Values for files only.
@@ -81,6 +83,8 @@ pub struct ReferencedObjects {
     /// The read whose problems were reported.
     n_reported: u32,
     n_failures: u32,
+    /// The read whose missing pull secrets were reported.
+    n_secrets_reported: u32,
     due: Option<Moment>,
     /// Whether processes read the files: then tokens and the root CA are needed, too.
     is_complete: bool,
@@ -146,6 +150,7 @@ impl ReferencedObjects {
         if runtime.runs_processes() {
             needs.extend(token_names(pod).map(|name| (ReferenceKind::Token, name)));
             needs.extend(claimed_volumes(pod).map(|(_, name)| (ReferenceKind::Claim, name)));
+            needs.extend(pull_secrets(pod));
         }
         let referenced = ReferencedObjects {
             needs: needs.into_iter().collect(),
@@ -155,6 +160,7 @@ impl ReferencedObjects {
             n_readings: 0,
             n_reported: 0,
             n_failures: 0,
+            n_secrets_reported: 0,
             due: Some(now),
             is_complete: runtime.runs_processes(),
             metadata: hash_metadata(pod),
@@ -203,6 +209,37 @@ impl ReferencedObjects {
     /// Whether all references of a container's environment were read.
     fn knows(&self, container: &Value) -> bool {
         references(container).all(|one| self.found.contains_key(&one.need()))
+    }
+
+    /// The `imagePullSecrets` of a pod that exist, if they were read after `since`.
+    pub fn pull_secrets(
+        &mut self,
+        sync: &mut SyncContext,
+        since: Moment,
+    ) -> Option<Vec<Arc<Contents>>> {
+        let names: Vec<ObjectKey> = pull_secrets(sync.pod).collect();
+        if names.is_empty() {
+            return Some(Vec::new());
+        }
+        let is_known = names.iter().all(|name| self.found.contains_key(name));
+        if !self.is_fresh(since, sync.now) || !is_known {
+            return None;
+        }
+        let found = |name: &ObjectKey| self.found.get(name)?.as_ref().ok().cloned();
+        let missing = names.iter().filter(|name| found(name).is_none());
+        let missing: Vec<&str> = missing.map(|(_, name)| name.as_str()).collect();
+        if !missing.is_empty() && self.n_secrets_reported < self.n_readings {
+            self.n_secrets_reported = self.n_readings;
+            let said = format!(
+                "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+                missing.join(", ")
+            );
+            sync.events.push(PodEvent {
+                path: String::new(),
+                note: Note::warning("FailedToRetrieveImagePullSecret", "", said),
+            });
+        }
+        Some(names.iter().filter_map(found).collect())
     }
 
     /// Adds the references of a container that was added.
@@ -484,6 +521,14 @@ fn mounted(pod: &Value) -> impl Iterator<Item = &Value> {
         mounts.any(|mount| mount["name"] == volume["name"])
     };
     pod["spec"]["volumes"].list().iter().filter(volumes_ready)
+}
+
+/// The Secrets with which the images of a pod are pulled.
+fn pull_secrets(pod: &Value) -> impl Iterator<Item = ObjectKey> {
+    let secrets = pod["spec"]["imagePullSecrets"].list().iter();
+    let names = secrets.map(|secret| secret["name"].str());
+    let named = names.filter(|name| !name.is_empty());
+    named.map(|name| (ReferenceKind::Secret, name.into()))
 }
 
 /// The references of a volume.

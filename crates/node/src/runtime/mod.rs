@@ -39,6 +39,7 @@ pub use simulated::Simulated;
 
 use crate::moment::Moment;
 use crate::pod::inputs::{Inputs, NodeContext, VolumeContents};
+use crate::pod::references::Contents;
 pub use crate::shell::ContainerEnvironment;
 
 /// The role of a container in its pod.
@@ -163,9 +164,19 @@ pub trait ContainerRuntime: Send + Sync {
         Vec::new()
     }
 
-    /// Ensures that a container's image is present, after `n_tries` failed pulls.
-    fn image(&self, _pod: &Value, _container: &Value, _n_tries: u32) -> ImageState {
+    /// Ensures that a container's image is present.
+    fn image(&self, _request: &ImageRequest) -> ImageState {
         ImageState::Present { message: None }
+    }
+
+    /// The images on the node, for its status; null if they are not known.
+    fn images(&self) -> Value {
+        Value::Null
+    }
+
+    /// The Events about the node since the last call.
+    fn take_node_events(&self) -> Vec<Note> {
+        Vec::new()
     }
 
     /// The latest instance of a container that was there before the agent started; `None` if there
@@ -258,6 +269,18 @@ pub enum SandboxState {
         /// The pod's address, if the runtime assigns it; empty on the host network.
         address: Option<Str>,
     },
+}
+
+/// The image that a container needs.
+pub struct ImageRequest<'a> {
+    /// The pod.
+    pub pod: &'a Value,
+    /// The container's specification.
+    pub container: &'a Value,
+    /// The failed pulls before.
+    pub n_tries: u32,
+    /// The Secrets of `imagePullSecrets` that exist.
+    pub pull_secrets: Vec<Arc<Contents>>,
 }
 
 /// The image of a container.

@@ -12,8 +12,8 @@ use super::exec_script::ExecScript;
 use super::http::HttpSite;
 use super::{
     Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerPhase, ContainerRuntime,
-    ContainerStatus, ContainerUsage, Exec, ImageState, LogLine, PodConnection, ProbeResult,
-    ProbeType, Stdio, StopTimes, Termination, Unacceptable, exec, plain,
+    ContainerStatus, ContainerUsage, Exec, ImageRequest, ImageState, LogLine, PodConnection,
+    ProbeResult, ProbeType, Stdio, StopTimes, Termination, Unacceptable, exec, plain,
 };
 use crate::moment::{Moment, earlier};
 use crate::pod::spec::field;
@@ -44,9 +44,10 @@ impl ContainerRuntime for Simulated {
         })
     }
 
-    fn image(&self, pod: &Value, container: &Value, n_tries: u32) -> ImageState {
+    fn image(&self, request: &ImageRequest) -> ImageState {
+        let (container, n_tries) = (request.container, request.n_tries);
         // An invalid annotation has failed the pod before.
-        let pulls = Pulls::from_pod(pod).unwrap_or_default();
+        let pulls = Pulls::from_pod(request.pod).unwrap_or_default();
         match pulls.failure(container["name"].str(), container["image"].str(), n_tries) {
             None => ImageState::Present { message: None },
             Some(message) => ImageState::Failed {

@@ -14,10 +14,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use mizzen_cri::CriClient;
-use mizzen_cri::messages::{ListContainersRequest, ListPodSandboxRequest};
-use mizzen_node::cri::{CriOptions, CriRuntime};
+use mizzen_cri::messages::{
+    ImageSpec, ImageStatusRequest, ListContainersRequest, ListPodSandboxRequest,
+};
+use mizzen_node::cri::{ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy};
 use mizzen_node::runtime::{ContainerRuntime as _, Exec, Stdio};
 use mizzen_node::{Options, Serving, StaticPodSource};
 use mizzen_sdk::dynamic::PatchType;
@@ -30,9 +34,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use crate::containerd::{BUSYBOX, PrivateContainerd};
+use crate::containerd::{BUSYBOX, PAUSE, PrivateContainerd};
 use crate::fixtures::{create, delete_pod, events_of, get_pod, show, text};
 use crate::logs::Authority;
+use crate::registry::{Registry, USER};
 
 /// How long a test waits for a condition.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -44,17 +49,26 @@ struct RealNode {
     authority: Authority,
     name: &'static str,
     runtime: CriRuntime,
+    housekeeping: Housekeeping,
 }
 
 impl RealNode {
     /// Starts a node whose pods have addresses of `10.213.N.0/24`; `None` if the machine cannot.
     async fn start(name: &'static str, n: u8) -> Option<RealNode> {
-        let builder = Cluster::builder().server_only().without_bootstrap();
-        RealNode::start_in(builder, name, n).await
+        RealNode::start_in(control_plane(), name, n).await
     }
 
     /// Starts a node in a cluster that has more.
     async fn start_in(builder: Builder, name: &'static str, n: u8) -> Option<RealNode> {
+        RealNode::start_with(builder, name, n, Housekeeping::default()).await
+    }
+
+    async fn start_with(
+        builder: Builder,
+        name: &'static str,
+        n: u8,
+        housekeeping: Housekeeping,
+    ) -> Option<RealNode> {
         let containerd = PrivateContainerd::start().await?;
         let authority = Authority::new();
         let identity = authority.sign("kube-apiserver-kubelet-client");
@@ -63,13 +77,14 @@ impl RealNode {
             .tune_server(move |options| options.kubelet_client = Some(identity.clone()))
             .start()
             .await;
-        let runtime = connect(&containerd, name).await;
+        let runtime = connect(&containerd, name, &housekeeping).await;
         let mut node = RealNode {
             cluster,
             containerd,
             authority,
             name,
             runtime,
+            housekeeping,
         };
         node.run_agent().await;
         node.until("the node is registered", async |node| {
@@ -88,7 +103,7 @@ impl RealNode {
 
     /// Runs the agent, or restarts it with a new connection to the runtime.
     async fn run_agent(&mut self) {
-        self.runtime = connect(&self.containerd, self.name).await;
+        self.runtime = connect(&self.containerd, self.name, &self.housekeeping).await;
         let clock = mizzen_sdk::clock::wall_clock();
         let authority = self.authority.pem();
         let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority, clock).await;
@@ -194,7 +209,7 @@ impl RealNode {
     }
 
     fn cri_options(&self) -> CriOptions {
-        cri_options(&self.containerd, self.name)
+        cri_options(&self.containerd, self.name, &self.housekeeping)
     }
 
     fn volumes_dir(&self) -> std::path::PathBuf {
@@ -202,13 +217,22 @@ impl RealNode {
     }
 }
 
-async fn connect(containerd: &PrivateContainerd, name: &str) -> CriRuntime {
-    CriRuntime::connect(cri_options(containerd, name))
+/// A cluster of a server alone.
+fn control_plane() -> Builder {
+    Cluster::builder().server_only().without_bootstrap()
+}
+
+async fn connect(
+    containerd: &PrivateContainerd,
+    name: &str,
+    housekeeping: &Housekeeping,
+) -> CriRuntime {
+    CriRuntime::connect(cri_options(containerd, name, housekeeping))
         .await
         .unwrap()
 }
 
-fn cri_options(containerd: &PrivateContainerd, name: &str) -> CriOptions {
+fn cri_options(containerd: &PrivateContainerd, name: &str, housekeeping: &Housekeeping) -> CriOptions {
     CriOptions {
         endpoint: containerd.endpoint(),
         node: name.into(),
@@ -217,6 +241,7 @@ fn cri_options(containerd: &PrivateContainerd, name: &str) -> CriOptions {
         network: containerd.network_dir(),
         api_server: None,
         unsafe_sysctls: vec!["net.core.*".into()],
+        housekeeping: housekeeping.clone(),
     }
 }
 
@@ -438,6 +463,18 @@ async fn images_come_by_their_pull_policy() {
     ] {
         assert!(events.iter().any(|event| event == expected), "{events:#?}");
     }
+    node.run(
+        "invalid",
+        "containers: [{name: c, image: 'a.example/Upper:1'}]",
+    )
+    .await;
+    let pod = node.until_pod("invalid", "c=InvalidImageName").await;
+    let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(
+        waiting["message"].str(),
+        "Failed to apply default image tag \"a.example/Upper:1\": couldn't parse image name \"a.example/Upper:1\": \
+         invalid reference format: repository name (Upper) must be lowercase"
+    );
     node.containerd.import(&["127.0.0.1:1/none:1"]);
     node.until_pod("never", "ready=True c=running").await;
 }
@@ -640,4 +677,161 @@ async fn security_contexts_limits_and_host_ports_apply() {
         .await;
     node.until_pod("oom", "Failed ready=False c=OOMKilled(137)")
         .await;
+}
+
+/// The names of the images in the status of a node.
+async fn image_names(node: &RealNode) -> Vec<String> {
+    let object = node.cluster.object(&NODES, node.name).await;
+    let images = object["status"]["images"].list().iter();
+    let names = images.flat_map(|image| image["names"].list());
+    names.map(|name| name.str().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_are_pulled_with_the_secrets_of_the_pod() {
+    let Some(node) = RealNode::start("real-i", 9).await else {
+        return;
+    };
+    let Some(registry) = Registry::start(&node.containerd).await else {
+        return;
+    };
+    registry.push("team/app", "1").await;
+    let image = registry.name("team/app:1");
+    let spec = |secrets: &str| {
+        format!(
+            "imagePullSecrets: [{secrets}], containers: [{{name: c, image: '{image}', command: [sleep, '1000']}}]"
+        )
+    };
+    node.run("without", &spec("")).await;
+    node.run(
+        "with",
+        &spec("{name: wrong}, {name: missing}, {name: right}"),
+    )
+    .await;
+    let secret = async |name: &str, password: &str| {
+        let auth = STANDARD.encode(format!("{}:{password}", USER.0));
+        let text = format!(
+            r#"{{"auths":{{"http://{}":{{"auth":"{auth}"}}}}}}"#,
+            registry.host()
+        );
+        let data = STANDARD.encode(text);
+        let secret = format!(
+            "{{metadata: {{name: {name}}}, type: kubernetes.io/dockerconfigjson, data: {{.dockerconfigjson: {data}}}}}"
+        );
+        create(&node.cluster, &SECRETS, &secret).await;
+    };
+    let refused = async |name: &str| {
+        node.until(&format!("{name} is refused"), async |node| {
+            let events = events_of(&node.cluster, name).await;
+            let text = events.join("\n");
+            text.contains("Failed to pull image") && text.contains("401 Unauthorized")
+        })
+        .await;
+    };
+    refused("with").await;
+    refused("without").await;
+    // The next pull tries all that are there by then, in turn.
+    secret("wrong", "other").await;
+    secret("right", USER.1).await;
+    node.until_pod("with", "Running ready=True c=running").await;
+    let events = events_of(&node.cluster, "with").await;
+    for expected in [
+        "Warning FailedToRetrieveImagePullSecret  Unable to retrieve some image pull secrets (wrong, missing, right); \
+         attempting to pull the image may not succeed.",
+        "Warning FailedToRetrieveImagePullSecret  Unable to retrieve some image pull secrets (missing); attempting to \
+         pull the image may not succeed.",
+        &format!("Normal Pulled spec.containers{{c}} Successfully pulled image \"{image}\" in "),
+    ] {
+        assert!(
+            events.iter().any(|event| event.starts_with(expected)),
+            "{expected}: {events:#?}"
+        );
+    }
+    node.until("the image is in the status of the node", async |node| {
+        image_names(node).await.contains(&image)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_are_rotated_and_read_whole() {
+    let housekeeping = Housekeeping {
+        container_log: ContainerLogPolicy {
+            max_size: Some(500),
+            max_files: 50,
+            interval: Duration::from_millis(200),
+        },
+        ..Housekeeping::default()
+    };
+    let Some(node) = RealNode::start_with(control_plane(), "real-j", 10, housekeeping).await else {
+        return;
+    };
+    let spec =
+        container("command: [sh, -c, 'for i in $(seq 80); do echo line $i; sleep 0.05; done']");
+    node.run("web", &format!("restartPolicy: Never, {spec}"))
+        .await;
+    let pod = node.until_pod("web", "c=running").await;
+    let whole: String = (1..=80).map(|i| format!("line {i}\n")).collect();
+    assert_eq!(node.log("web", "?follow=true").await, whole);
+    node.until_pod("web", "Succeeded").await;
+    assert_eq!(node.log("web", "").await, whole);
+    let tail = node.log("web", "?tailLines=50").await;
+    assert_eq!(
+        tail,
+        whole
+            .lines()
+            .skip(30)
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    );
+    let dir = node.containerd.path("pod-logs");
+    let dir = dir.join(format!("default_web_{}", pod.uid())).join("c");
+    let files = std::fs::read_dir(dir).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.collect();
+    assert!(names.contains(&"0.log".to_owned()), "{names:?}");
+    assert!(names.iter().any(|name| name.ends_with(".gz")), "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unused_images_are_collected_when_the_disk_is_full() {
+    let housekeeping = Housekeeping {
+        image_gc: ImageGcPolicy {
+            high_threshold_percent: 0,
+            low_threshold_percent: 0,
+            min_age: Duration::ZERO,
+            max_age: Duration::ZERO,
+        },
+        ..Housekeeping::default()
+    };
+    let Some(mut node) = RealNode::start_with(control_plane(), "real-k", 11, housekeeping).await else {
+        return;
+    };
+    let client = CriClient::connect(&node.containerd.endpoint())
+        .await
+        .unwrap();
+    let has = async |image: &str| {
+        let image = Some(ImageSpec {
+            image: image.into(),
+            ..ImageSpec::default()
+        });
+        let verbose = false;
+        let status = client.call(ImageStatusRequest { image, verbose }).await;
+        status.unwrap().image.is_some()
+    };
+    node.containerd.import_of(&["mizzen.test/other:1"], "other");
+    // Images are collected when an agent starts, and later from time to time.
+    node.run_agent().await;
+    node.until("the image is removed", async |_| {
+        !has("mizzen.test/other:1").await
+    })
+    .await;
+    // Both names are of the image of sandboxes, which stays.
+    assert!(has(PAUSE).await && has(BUSYBOX).await);
+    node.until("the node has said that the disk is full", async |node| {
+        let events = events_of(&node.cluster, node.name).await;
+        let said = "Warning FreeDiskSpaceFailed  Insufficient free disk space";
+        events.iter().any(|event| event.starts_with(said))
+    })
+    .await;
 }

@@ -12,4 +12,5 @@ mod metrics;
 mod pod_spec;
 mod references;
 mod registration;
+mod registry;
 mod streaming;
