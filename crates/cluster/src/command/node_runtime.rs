@@ -141,10 +141,8 @@ impl HousekeepingArgs {
 /// Why real containers cannot run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RuntimeError {
-    #[error(
-        "--node-runtime cri needs root: it mounts volumes, makes networks and calls the container runtime"
-    )]
-    NotRoot,
+    #[error(transparent)]
+    Unprepared(#[from] mizzen_node::cri::Unprepared),
     #[error(
         "the host name {name:?} is not the name of a node ({why}); choose one with --node-name"
     )]
@@ -166,7 +164,7 @@ impl NodeRuntimeArgs {
         self.node_runtime == Runtime::Cri
     }
 
-    /// The configuration of the node with real containers, if there is one. The runtime is checked.
+    /// The configuration of the node with real containers, if there is one. The machine is checked.
     pub(crate) async fn real_node(&self) -> Result<Option<CriOptions>, RuntimeError> {
         if !self.is_real() {
             return Ok(None);
@@ -177,9 +175,6 @@ impl NodeRuntimeArgs {
         ];
         if has_provider.into_iter().any(Option::is_some) {
             return Err(RuntimeError::CredentialProvider);
-        }
-        if !nix::unistd::geteuid().is_root() {
-            return Err(RuntimeError::NotRoot);
         }
         let options = CriOptions {
             endpoint: self.cri_endpoint.clone(),
@@ -194,7 +189,7 @@ impl NodeRuntimeArgs {
             unsafe_sysctls: self.allowed_unsafe_sysctls.clone(),
             housekeeping: self.housekeeping.options()?,
         };
-        CriRuntime::check(&options.endpoint).await?;
+        CriRuntime::check(&options, nix::unistd::geteuid().is_root()).await?;
         Ok(Some(options))
     }
 }

@@ -20,6 +20,7 @@
 //! | `image_gc` | which images are collected |
 //! | `container_gc` | which containers, sandboxes and directories are collected |
 //! | `log_rotation` | logs by size |
+//! | `preflight` | what the machine lacks |
 //! | `machine` | capacity and name of the machine |
 //! | `stream` | exec, attach and port-forward |
 //!
@@ -42,6 +43,7 @@ mod keyring;
 pub(crate) mod log_rotation;
 mod machine;
 mod network;
+mod preflight;
 mod prober;
 mod relist;
 mod resolver;
@@ -67,6 +69,7 @@ use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
+pub use preflight::Unprepared;
 use tokio::sync::Semaphore;
 
 use crate::moment::Moment;
@@ -164,9 +167,9 @@ impl PodRecord {
 }
 
 impl CriRuntime {
-    /// Whether a usable runtime is at an endpoint.
-    pub async fn check(endpoint: &str) -> Result<(), ConnectError> {
-        CriClient::connect(endpoint).await.map(drop)
+    /// Whether this machine has what real containers need.
+    pub async fn check(options: &CriOptions, is_root: bool) -> Result<(), Unprepared> {
+        preflight::check(options, is_root).await
     }
 
     /// Connects to the runtime and finds the pods that it runs for this node.

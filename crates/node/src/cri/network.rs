@@ -47,7 +47,7 @@ pub(super) fn bridge(node: &str) -> String {
 }
 
 /// Whether a directory has what a runtime takes for a CNI configuration.
-fn has_configuration(dir: &Path) -> bool {
+pub(super) fn has_configuration(dir: &Path) -> bool {
     let Ok(entries) = fs::read_dir(dir) else {
         return false;
     };
