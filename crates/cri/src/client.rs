@@ -82,6 +82,8 @@ calls! {
     "RuntimeService" "Exec" ExecRequest => StreamingResponse;
     "RuntimeService" "Attach" AttachRequest => StreamingResponse;
     "RuntimeService" "PortForward" PortForwardRequest => StreamingResponse;
+    "RuntimeService" "RuntimeConfig" RuntimeConfigRequest => RuntimeConfigResponse, self in QUICK;
+    "RuntimeService" "UpdateContainerResources" UpdateContainerResourcesRequest => Empty;
     "RuntimeService" "ListContainerStats" ListContainerStatsRequest => ListContainerStatsResponse;
     "ImageService" "ListImages" ListImagesRequest => ListImagesResponse;
     "ImageService" "ImageStatus" ImageStatusRequest => ImageStatusResponse;

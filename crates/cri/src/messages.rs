@@ -1297,6 +1297,37 @@ pub struct ContainerEventResponse {
     pub containers_statuses: Vec<ContainerStatus>,
 }
 
+/// The configuration of the runtime.
+#[derive(Clone, PartialEq, Message)]
+pub struct RuntimeConfigRequest {}
+
+/// The configuration of the runtime.
+#[derive(Clone, PartialEq, Message)]
+pub struct RuntimeConfigResponse {
+    /// On Linux.
+    #[prost(message, optional, tag = "1")]
+    pub linux: Option<LinuxRuntimeConfiguration>,
+}
+
+/// The configuration of the runtime on Linux.
+#[derive(Clone, PartialEq, Message)]
+pub struct LinuxRuntimeConfiguration {
+    /// What makes cgroups.
+    #[prost(enumeration = "CgroupDriver", tag = "1")]
+    pub cgroup_driver: i32,
+}
+
+/// Changes the limits of a container that runs.
+#[derive(Clone, PartialEq, Message)]
+pub struct UpdateContainerResourcesRequest {
+    /// Its ID.
+    #[prost(string, tag = "1")]
+    pub container_id: String,
+    /// The limits; zero is no change.
+    #[prost(message, optional, tag = "2")]
+    pub linux: Option<LinuxContainerResources>,
+}
+
 /// A response that says nothing but that the call succeeded.
 #[derive(Clone, PartialEq, Message)]
 pub struct Empty {}
@@ -1373,6 +1404,16 @@ pub enum ContainerState {
     Exited = 2,
     /// The runtime does not know.
     Unknown = 3,
+}
+
+/// What makes cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub enum CgroupDriver {
+    /// systemd, as slices and scopes.
+    Systemd = 0,
+    /// The runtime, as directories.
+    Cgroupfs = 1,
 }
 
 /// What happened to a container.

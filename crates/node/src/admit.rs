@@ -111,7 +111,8 @@ fn reject_pod(reason: &str, message: impl Into<String>) -> Result<(), AdmissionR
     })
 }
 
-fn check_resources(
+/// Whether a node on which `used` is in use has room for `share`.
+pub(crate) fn check_resources(
     node: &Value,
     used: &NodeAllocation,
     share: &PodAllocation,

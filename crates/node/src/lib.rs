@@ -18,10 +18,12 @@
 //! | [`cri`] | the runtime with real containers |
 //! | [`pod`] | the life cycle of a pod on a node |
 //! | `status` | the pod status that a kubelet writes |
+//! | [`stats`] | the measured figures of a node and its pods |
 //! | `services` | the environment variables of Services |
 //! | `admit` | pod admission on the node |
 //! | `static_pods` | pods from files, and their mirror pods |
 //! | `agent` | the sync loop for the pods of all nodes |
+//! | [`eviction`] | what happens when the node runs short of memory, disk or process IDs |
 //! | `server` | the kubelet's HTTPS endpoints: logs, pods, metrics |
 //! | `resource_metrics` | `/metrics/resource` of a kubelet |
 //! | `streaming` | exec, attach and port-forward |
@@ -34,6 +36,7 @@ mod address;
 mod admit;
 mod agent;
 pub mod cri;
+pub mod eviction;
 mod moment;
 mod nodes;
 pub mod pod;
@@ -46,6 +49,7 @@ mod services;
 mod settings;
 mod shell;
 mod static_pods;
+pub mod stats;
 mod status;
 mod streaming;
 mod timeline;
@@ -65,10 +69,12 @@ use mizzen_sdk::resource::{NODES, PODS, SERVICES};
 use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value};
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use agent::{Agent, AgentHandle};
 use cri::CriRuntime;
+use eviction::EvictionConfig;
 pub use moment::Moment;
 pub use nodes::parse_capacity;
 pub use provisioner::PROVISIONER;
@@ -78,6 +84,7 @@ pub use server::{ServeError, Serving, client_authority};
 use services::ServiceLinks;
 use settings::{NodeSettings, unrepeated};
 pub use static_pods::{CompletePod, StaticPodSource};
+use stats::StatsProvider;
 use timeline::MomentTimeline;
 
 /// How long pods wait for Services at the start; after that, containers start without their
@@ -105,6 +112,12 @@ pub struct Options {
     /// is in 127.0.0.0/8 and the server listens on that whole range, each further node has the next
     /// address; otherwise all nodes share this one.
     pub address: IpAddr,
+    /// What is kept of the capacity for the system, by resource; pods cannot request it.
+    pub reserved: Value,
+    /// When pods are evicted, on nodes that are measured.
+    pub eviction: EvictionConfig,
+    /// What measures the node; by default the runtime.
+    pub stats: Option<Arc<dyn StatsProvider>>,
     /// The container runtime.
     pub runtime: Arc<dyn ContainerRuntime>,
     /// The static pods of the node, if there is one.
@@ -132,6 +145,9 @@ impl Options {
             is_numbered: true,
             capacity: nodes::default_capacity(),
             address: Ipv4Addr::LOCALHOST.into(),
+            reserved: Value::object(),
+            eviction: EvictionConfig::default(),
+            stats: None,
             runtime: Arc::new(Simulated),
             static_pods: None,
             clock: wall_clock(),
@@ -175,6 +191,7 @@ pub async fn run(mut options: Options) {
     let (pod_queue, node_queue) = (enqueue(&pods, "pods"), enqueue(&followed, "nodes"));
     let (handle, requests) = AgentHandle::new(settings.clone());
     let files = follow_files(static_pods, settings.clone(), pods.clone(), handle.clone());
+    let eviction = eviction::run(settings.clone(), handle.clone(), node_queue.clone());
     let server_task = async {
         match serving {
             Some(serving) => server::serve(serving, settings.clone(), handle).await,
@@ -223,6 +240,7 @@ pub async fn run(mut options: Options) {
         () = runtime.run() => {}
         () = nodes::run_heartbeats(settings.clone(), followed.store().clone(), node_queue) => {}
         () = server_task => {}
+        () = eviction => {}
         () = informers => {}
     }
 }
@@ -274,6 +292,9 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         prefix,
         is_numbered,
         capacity,
+        reserved,
+        eviction,
+        stats,
         address,
         runtime,
         clock,
@@ -283,6 +304,10 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         Some(shared) => shared.objects(&SERVICES),
         None => Informer::new(ListWatch::at(client.clone(), SERVICES.path(""))),
     };
+    let stats = stats.or_else(|| runtime.stats());
+    let reservation = stats.as_ref().map(|_| &eviction);
+    let allocatable = nodes::allocatable(&capacity, &reserved, reservation);
+    runtime.set_allocatable(&nodes::allocatable(&capacity, &reserved, None));
     let writer = client_of.clone();
     let sink = ApiSink::core_of(move |node| writer(node));
     let scheme = runtime
@@ -309,6 +334,10 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         is_numbered,
         n_nodes,
         capacity,
+        allocatable,
+        stats,
+        eviction,
+        pressures: Mutex::default(),
         services: ServiceLinks::new(services),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const CONTENT_TYPE: &str =
 
 pub(crate) fn write(node: &NodeUsage) -> String {
     let at = node.at;
-    let mut text = MetricsText(String::new());
+    let mut text = MetricsText::default();
     let containers = || {
         let pods = node.pods.iter();
         pods.flat_map(|pod| {
@@ -36,65 +36,72 @@ pub(crate) fn write(node: &NodeUsage) -> String {
     text.family(
         "container_cpu_usage_seconds_total",
         "counter",
-        "Cumulative cpu time consumed by the container in core-seconds",
+        "[STABLE] Cumulative cpu time consumed by the container in core-seconds",
         containers().map(|(labels, container)| (labels, seconds(container.cpu_time), Some(at))),
     );
     text.family(
         "container_memory_working_set_bytes",
         "gauge",
-        "Current working set of the container in bytes",
+        "[STABLE] Current working set of the container in bytes",
         containers().map(|(labels, container)| (labels, container.memory_bytes as f64, Some(at))),
     );
     text.family(
         "container_start_time_seconds",
         "gauge",
-        "Start time of the container since unix epoch in seconds",
+        "[STABLE] Start time of the container since unix epoch in seconds",
         containers().map(|(labels, container)| (labels, seconds(container.started), None)),
     );
     text.family(
         "node_cpu_usage_seconds_total",
         "counter",
-        "Cumulative cpu time consumed by the node in core-seconds",
+        "[STABLE] Cumulative cpu time consumed by the node in core-seconds",
         [(String::new(), seconds(node.cpu_time), Some(at))],
     );
     text.family(
         "node_memory_working_set_bytes",
         "gauge",
-        "Current working set of the node in bytes",
+        "[STABLE] Current working set of the node in bytes",
         [(String::new(), node.memory_bytes as f64, Some(at))],
     );
     text.family(
         "pod_cpu_usage_seconds_total",
         "counter",
-        "Cumulative cpu time consumed by the pod in core-seconds",
+        "[STABLE] Cumulative cpu time consumed by the pod in core-seconds",
         pods().map(|(labels, pod)| (labels, seconds(pod.cpu_time), Some(at))),
     );
     text.family(
         "pod_memory_working_set_bytes",
         "gauge",
-        "Current working set of the pod in bytes",
+        "[STABLE] Current working set of the pod in bytes",
         pods().map(|(labels, pod)| (labels, pod.memory_bytes as f64, Some(at))),
     );
     text.family(
         "resource_scrape_error",
         "gauge",
-        "1 if there was an error while getting container metrics, 0 otherwise",
+        "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise",
         [(String::new(), 0.0, None)],
     );
-    text.0
+    text.into_string()
 }
 
-fn seconds(time: Duration) -> f64 {
+/// Seconds as Prometheus has them.
+pub(crate) fn seconds(time: Duration) -> f64 {
     // One division, as in Go, so that the text has no more digits than the nanoseconds.
     time.as_nanos() as f64 / 1e9
 }
 
-struct MetricsText(String);
+/// Metric families in the Prometheus text format.
+#[derive(Default)]
+pub(crate) struct MetricsText(String);
 
 impl MetricsText {
+    pub(crate) fn into_string(self) -> String {
+        self.0
+    }
+
     /// One metric family: labels, value and timestamp of each sample. A family without samples is
-    /// left out.
-    fn family(
+    /// left out; one without a help text continues the one before.
+    pub(crate) fn family(
         &mut self,
         name: &str,
         kind: &str,
@@ -105,10 +112,9 @@ impl MetricsText {
         if samples.peek().is_none() {
             return;
         }
-        let _ = write!(
-            self.0,
-            "# HELP {name} [STABLE] {help}\n# TYPE {name} {kind}\n"
-        );
+        if !help.is_empty() {
+            let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        }
         for (labels, value, at) in samples {
             let _ = write!(self.0, "{name}{labels} {}", go_float(value));
             if let Some(at) = at {

@@ -14,10 +14,12 @@ use mizzen_sdk::event::{Broadcaster, Note};
 use mizzen_value::{Str, Value};
 
 use crate::ClientOf;
+use crate::eviction::{EvictionConfig, NodePressure};
 use crate::moment::Moment;
 use crate::pod::inputs::{Inputs, NodeContext};
 use crate::runtime::ContainerRuntime;
 use crate::services::ServiceLinks;
+use crate::stats::{NodeStats, StatsProvider};
 use crate::status::Host;
 use crate::timeline::MomentTimeline;
 
@@ -35,6 +37,13 @@ pub(crate) struct NodeSettings {
     pub n_nodes: usize,
     /// The capacity of every node.
     pub capacity: Value,
+    /// What pods may request of it.
+    pub allocatable: Value,
+    /// What measures the node; `None` if nothing is measured.
+    pub stats: Option<Arc<dyn StatsProvider>>,
+    pub eviction: EvictionConfig,
+    /// What the node runs short of.
+    pub pressures: Mutex<Vec<NodePressure>>,
     /// The address of the first node.
     pub address: IpAddr,
     /// Whether each node has an address of its own, following that of the node before.
@@ -84,9 +93,16 @@ impl NodeSettings {
     ) -> NodeContext<'a> {
         NodeContext {
             host_ip: &host.address,
-            allocatable: &self.capacity,
+            allocatable: &self.allocatable,
             common: Some(common),
         }
+    }
+
+    /// The figures of the node; `None` if nothing is measured.
+    pub(crate) async fn node_stats(&self) -> Option<NodeStats> {
+        let mut stats = self.stats.as_ref()?.stats().await;
+        stats.at = self.now().wall();
+        Some(stats)
     }
 
     pub(crate) fn now(&self) -> Moment {

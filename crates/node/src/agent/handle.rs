@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::read::{ReadContext, TokenCache, read_objects};
 use super::usage::NodeUsage;
+use crate::eviction::Eviction;
 use crate::moment::Moment;
 use crate::pod::inputs::{InputSources, Inputs, NO_INPUTS, mounted_objects};
 use crate::pod::spec;
@@ -38,6 +39,11 @@ pub(crate) enum AgentRequest {
     Usage {
         node: Str,
         reply: oneshot::Sender<Option<NodeUsage>>,
+    },
+    /// Ends a pod.
+    Evict {
+        eviction: Eviction,
+        reply: oneshot::Sender<()>,
     },
     /// Input for the container of an ID; `None` closes its stdin.
     Stdin {
@@ -110,6 +116,15 @@ impl AgentHandle {
         match self.requests.send(request).await {
             Ok(()) => response.await.unwrap_or_default(),
             Err(_) => Vec::new(),
+        }
+    }
+
+    /// Ends a pod, if it is still there.
+    pub(crate) async fn evict(&self, eviction: Eviction) {
+        let (reply, response) = oneshot::channel();
+        let request = AgentRequest::Evict { eviction, reply };
+        if self.requests.send(request).await.is_ok() {
+            let _ = response.await;
         }
     }
 

@@ -11,6 +11,7 @@
 mod handle;
 mod node_table;
 mod read;
+mod resize;
 mod static_pods;
 mod timers;
 mod usage;
@@ -33,11 +34,10 @@ use tokio::time::{Instant, sleep};
 
 pub(crate) use handle::{AgentHandle, AgentRequest, PodView};
 pub(crate) use timers::Timers;
-pub(crate) use usage::NodeUsage;
-#[cfg(test)]
-pub(crate) use usage::{PodUsageSample, RunningContainer};
+pub(crate) use usage::{NodeUsage, PodUsageSample, RunningContainer};
 
 use crate::admit::{PodAllocation, admit};
+use crate::eviction::{Eviction, rejection};
 use crate::moment::{Moment, earlier};
 use crate::pod::inputs::Inputs;
 use crate::pod::{PodEvent, PodStage, PodState, SyncContext};
@@ -46,6 +46,7 @@ use crate::settings::NodeSettings;
 use crate::status::{self, Host};
 use node_table::NodeTable;
 use read::{ContentCache, ReadContext, ReadObjects, TokenCache, read_objects};
+use resize::AllocatedResources;
 use static_pods::{MirrorWritten, StaticPodTable};
 use usage::{NodeMeter, PodMeter};
 use write::{PodWrite, PodWriteResult};
@@ -83,6 +84,8 @@ struct PodWorker {
     uid: Box<str>,
     node: Str,
     pod: PodState,
+    /// The resources that it has, which a resize changes.
+    allocated: AllocatedResources,
     /// Its share of the node, until it is finished.
     share: Option<PodAllocation>,
     /// The version that the last write left.
@@ -169,6 +172,10 @@ impl Agent {
                     AgentRequest::Pod { key, reply } => drop(reply.send(self.pod(&key))),
                     AgentRequest::PodsOfNode { node, reply } => drop(reply.send(self.pods_of_node(&node))),
                     AgentRequest::Usage { node, reply } => drop(reply.send(self.usage(&node))),
+                    AgentRequest::Evict { eviction, reply } => {
+                        self.evict(eviction);
+                        let _ = reply.send(());
+                    },
                     AgentRequest::Stdin { key, id, data, reply } => {
                         drop(reply.send(self.write_stdin(&key, &id, data)));
                     }
@@ -276,6 +283,27 @@ impl Agent {
         Some(view)
     }
 
+    /// Ends a pod that is evicted.
+    fn evict(&mut self, eviction: Eviction) {
+        let key = eviction.key.clone();
+        let stored = self.pods.store().get(&key);
+        let object = stored.and_then(|entry| entry.object().ok());
+        let worker = self.worker.get_mut(&key);
+        let worker = worker.filter(|worker| *worker.uid == *eviction.uid);
+        let (Some(object), Some(worker)) = (object, worker) else {
+            return;
+        };
+        let note = Note {
+            annotations: eviction.annotations.clone(),
+            ..Note::warning("Evicted", "", eviction.message.as_str())
+        };
+        if worker.pod.evict(eviction) {
+            let path = String::new();
+            self.record_events(&object, vec![PodEvent { path, note }]);
+            self.sync(&key);
+        }
+    }
+
     /// Passes input to a container.
     fn write_stdin(&mut self, key: &Key, id: &str, data: Option<Bytes>) -> Result<(), String> {
         let Some(object) = self.pod_object(key) else {
@@ -362,6 +390,8 @@ impl Agent {
         let Some(worker) = self.worker.get_mut(key) else {
             return SyncOutcome::Unchanged;
         };
+        let allocated = worker.allocate(object, &mut self.nodes_here);
+        let object = &*allocated;
         // A resize changes the pod's share of the node.
         if let Some(share) = &mut worker.share {
             let now = PodAllocation::from_pod(object);
@@ -376,6 +406,12 @@ impl Agent {
         let context = self.settings.node_context(&host, &common);
         let mut sync = SyncContext::new(object, now, &*self.settings.runtime, context);
         let next_sync = worker.pod.advance(&mut sync);
+        let retry = worker
+            .pod
+            .resize_pending
+            .as_ref()
+            .map(|_| now + resize::RETRY);
+        let next_sync = earlier(next_sync, retry);
         let events = sync.events;
         if let Some(needs) = worker
             .pod
@@ -459,6 +495,7 @@ impl Agent {
             uid: object.uid().into(),
             node: name.into(),
             pod,
+            allocated: AllocatedResources::restored(object),
             share,
             wrote: Version::default(),
             is_writing: false,
@@ -481,6 +518,9 @@ impl Agent {
         }
         if let Err(Unacceptable { reason, message }) = self.settings.runtime.accepts(object) {
             return Some((Str::new_static(reason), message));
+        }
+        if let Some(message) = rejection(object, &self.settings.pressures.lock()) {
+            return Some((Str::new_static("Evicted"), message));
         }
         let node = self.nodes_here.node(node);
         let refusal = admit(object, &node.object, node.used, share).err()?;

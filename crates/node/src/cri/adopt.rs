@@ -26,7 +26,7 @@ const STARTING_PAUSE: Duration = Duration::from_millis(200);
 const NOT_CREATED: &str = "failed to create containerd task";
 
 impl CriNode {
-    fn selector(&self) -> BTreeMap<String, String> {
+    pub(super) fn selector(&self) -> BTreeMap<String, String> {
         [(NODE.to_owned(), self.node.clone())].into()
     }
 

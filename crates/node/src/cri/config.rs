@@ -5,16 +5,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use mizzen_component_helpers::qos::qos_class;
 use mizzen_cri::messages::{
     Capability, ContainerConfig as CriContainerConfig, ContainerMetadata, ImageSpec, Int64Value,
-    KeyValue, LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext,
+    KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext,
     LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode,
     NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, ProfileType, Protocol,
     SeLinuxOption, SecurityProfile,
 };
 use mizzen_value::Value;
-use mizzen_value::quantity::Quantity;
 
 use super::accept::sysctl_name;
 use crate::pod::inputs::{Variables, expand};
@@ -38,12 +36,6 @@ const MAX_HOSTNAME: usize = 63;
 const MAX_FQDN: usize = 64;
 /// Kubernetes: the default of `clusterDomain`.
 const CLUSTER_DOMAIN: &str = "cluster.local";
-/// Kubernetes: shares of a CPU, and the fewest (pkg/kubelet/cm/helpers_linux.go).
-const SHARES_PER_CPU: i64 = 1024;
-const MIN_SHARES: i64 = 2;
-/// Kubernetes: the period of the CPU quota and the least quota, in microseconds.
-const QUOTA_PERIOD: i64 = 100_000;
-const MIN_QUOTA: i64 = 1000;
 /// Kubernetes: the paths that `procMount: Default` hides or protects (pkg/securitycontext).
 const MASKED_PATHS: [&str; 11] = [
     "/proc/asound",
@@ -382,8 +374,8 @@ pub(super) fn container(
         stdin_once: spec["stdinOnce"].bool(),
         tty: spec["tty"].bool(),
         linux: Some(LinuxContainerConfig {
-            resources: Some(resources(config)),
             security_context: Some(security_context(pod, spec, paths)),
+            ..LinuxContainerConfig::default()
         }),
         ..CriContainerConfig::default()
     }
@@ -467,43 +459,6 @@ fn security_context(pod: &Value, spec: &Value, node: &NodePaths) -> LinuxContain
         apparmor: (!either("appArmorProfile").is_null())
             .then(|| profile(either("appArmorProfile"), ProfileType::RuntimeDefault)),
         ..LinuxContainerSecurityContext::default()
-    }
-}
-
-/// Kubernetes: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go and pkg/kubelet/qos.
-fn resources(config: &ContainerConfig) -> LinuxContainerResources {
-    let (pod, spec) = (config.pod, config.container);
-    let amount = |list: &str, name: &str| {
-        let value = &spec["resources"][list][name];
-        (!value.is_null()).then(|| Quantity::parse_or_zero(value.str()))
-    };
-    let milli = |quantity: Quantity| quantity.milli_value();
-    let limit = amount("limits", "cpu").map(milli);
-    let request = amount("requests", "cpu").map(milli).or(limit);
-    let quota = limit.filter(|limit| *limit > 0).map(|limit| {
-        let quota = limit.saturating_mul(QUOTA_PERIOD) / 1000;
-        quota.max(MIN_QUOTA)
-    });
-    let shares = request.map_or(MIN_SHARES, |request| {
-        (request.saturating_mul(SHARES_PER_CPU) / 1000).max(MIN_SHARES)
-    });
-    LinuxContainerResources {
-        cpu_period: quota.map_or(0, |_| QUOTA_PERIOD),
-        cpu_quota: quota.unwrap_or_default(),
-        cpu_shares: shares,
-        memory_limit_in_bytes: amount("limits", "memory").map_or(0, |limit| limit.value()),
-        oom_score_adj: match qos_class(&pod["spec"]) {
-            "Guaranteed" => -997,
-            "BestEffort" => 1000,
-            _ => {
-                let memory = config.node.allocatable["memory"].str();
-                let capacity = Quantity::parse_or_zero(memory).value().max(1);
-                let request = amount("requests", "memory").map_or(0, |request| request.value());
-                let share = i128::from(request) * 1000 / i128::from(capacity);
-                (1000 - i64::try_from(share).unwrap_or(1000)).clamp(3, 999)
-            }
-        },
-        ..LinuxContainerResources::default()
     }
 }
 

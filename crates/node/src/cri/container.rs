@@ -11,6 +11,7 @@ use mizzen_cri::messages::{
     ContainerConfig as CriContainerConfig, ContainerState, ContainerStatus as CriStatus,
     ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ImageSpec, ImageStatusRequest,
     NamespaceMode, RemoveContainerRequest, StartContainerRequest, StopContainerRequest,
+    UpdateContainerResourcesRequest,
 };
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
@@ -23,18 +24,20 @@ use super::container_gc::remove_log;
 use super::prober::{ProbeRuns, http_hook};
 use super::sandbox::SandboxPhase;
 use super::service_address::{service_address, use_host_address};
-use super::{CriNode, bare_id, config, volumes};
+use super::{CriNode, bare_id, config, resources, volumes};
 use crate::moment::{Moment, past_wall, seconds};
 use crate::pod::spec;
 use crate::runtime::{
     ContainerConfig, ContainerHandle, ContainerPhase, ContainerStatus, FoundContainer, ProbeResult,
-    ProbeType, StopTimes, Termination,
+    ProbeType, ResizeProgress, StopTimes, Termination,
 };
 
 /// Kubernetes: the shortest time between SIGTERM and SIGKILL (kuberuntime_container.go).
 const MIN_GRACE: Duration = Duration::from_secs(2);
 /// How long a failed stop waits before it is tried again.
 const RETRY: Duration = Duration::from_secs(2);
+/// How long a failed resize waits before it is tried again.
+const RESIZE_RETRY: Duration = Duration::from_secs(10);
 /// Kubernetes: the most of a termination message, and of a log that replaces it
 /// (pkg/kubelet/container/runtime.go).
 const MAX_MESSAGE: u64 = 4096;
@@ -62,8 +65,16 @@ pub(super) struct CellState {
     pub phase: CellPhase,
     events: Vec<Note>,
     is_cancelled: bool,
+    /// The latest resize.
+    resize: Option<CellResize>,
     /// When it is killed, once a stop was requested.
     kill: Option<Moment>,
+}
+
+/// A resize of an instance.
+struct CellResize {
+    resources: Value,
+    progress: ResizeProgress,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -219,6 +230,23 @@ impl ContainerHandle for CriContainer {
         self.spec = Some(Arc::new((config.pod.clone(), config.container.clone())));
     }
 
+    fn resize(&mut self, config: &ContainerConfig) -> ResizeProgress {
+        let wanted = &config.container["resources"];
+        let mut state = self.cell.state.lock();
+        if let Some(resize) = state.resize.as_ref().filter(|it| it.resources == *wanted) {
+            return resize.progress.clone();
+        }
+        state.resize = Some(CellResize {
+            resources: wanted.clone(),
+            progress: ResizeProgress::InProgress,
+        });
+        drop(state);
+        let (node, cell) = (self.node.clone(), self.cell.clone());
+        let (pod, spec) = (config.pod.clone(), config.container.clone());
+        tokio::spawn(async move { node.resize_container(&cell, pod, spec).await });
+        ResizeProgress::InProgress
+    }
+
     fn cancel(&mut self) {
         self.cell.state.lock().is_cancelled = true;
         self.cell.cancelled.notify_one();
@@ -249,7 +277,7 @@ impl CriNode {
         let service = service_address(config.node.services());
         let made = match mounts {
             Ok(mounts) => {
-                let mut made = config::container(config, &self.node, mounts, &self.paths);
+                let mut made = self.container_config(config, mounts);
                 self.share_target(pod, spec, &mut made);
                 if let (Some(service), Some(api)) = (service, &self.api_server)
                     && pod["spec"]["hostNetwork"].bool()
@@ -264,7 +292,7 @@ impl CriNode {
         tokio::spawn(async move {
             self.serve_api(service).await;
             let failed = match made {
-                Ok(made) => self.run_container(&pod, &spec, made, &started).await,
+                Ok(made) => self.run_in_pod(&pod, &spec, made, &started).await,
                 Err(message) => Err(StartError::new("CreateContainerConfigError", message)),
             };
             if let Err(StartError { reason, message }) = failed {
@@ -274,6 +302,23 @@ impl CriNode {
             self.wake_pod(&started.uid);
         });
         cell
+    }
+
+    /// Runs a container in the cgroup of its pod, which has the limits of a resize then.
+    async fn run_in_pod(
+        self: &Arc<Self>,
+        pod: &Value,
+        spec: &Value,
+        made: CriContainerConfig,
+        cell: &ContainerCell,
+    ) -> Result<(), StartError> {
+        let failed = |message: String| StartError::new("CreateContainerError", message);
+        self.limit_pod(pod, true).await.map_err(failed)?;
+        let started = self.run_container(pod, spec, made, cell).await;
+        if let Err(error) = self.limit_pod(pod, false).await {
+            tracing::warn!(error, container = %cell.name, "cannot lower the limits of a pod");
+        }
+        started
     }
 
     /// Creates and starts a container, and runs its postStart hook.
@@ -422,7 +467,7 @@ impl CriNode {
         let create = CreateContainerRequest {
             pod_sandbox_id: sandbox.as_str().into(),
             config: Some(made),
-            sandbox_config: Some(config::sandbox(pod, &self.node, attempt, &self.paths)),
+            sandbox_config: Some(self.sandbox_config(pod, attempt)),
         };
         let created = self.client.call(create).await;
         let id = Str::from(created.map_err(|error| failed(error.message))?.container_id);
@@ -542,6 +587,61 @@ impl CriNode {
         }
         let _ = self.refresh(&cell).await;
         self.wake_pod(&cell.uid);
+    }
+
+    /// Changes the limits of a container and of its pod; tries again until it succeeds, unless
+    /// another resize follows or the container ends.
+    async fn resize_container(self: Arc<Self>, cell: &ContainerCell, pod: Value, spec: Value) {
+        loop {
+            let id = cell.state.lock().id.clone();
+            let progress = match self.try_resize(&id, &pod, &spec).await {
+                Ok(()) => ResizeProgress::Done,
+                Err(error) => ResizeProgress::Failed(error),
+            };
+            let is_over = {
+                let mut state = cell.state.lock();
+                let is_running = state.phase.is_running();
+                let Some(resize) = &mut state.resize else {
+                    return;
+                };
+                let is_current = resize.resources == spec["resources"];
+                if is_current {
+                    resize.progress = progress.clone();
+                }
+                !is_current || !is_running || progress == ResizeProgress::Done
+            };
+            self.wake_pod(&cell.uid);
+            if is_over {
+                return;
+            }
+            sleep(RESIZE_RETRY).await;
+        }
+    }
+
+    /// The cgroup of the pod has room for both the old and the new limits meanwhile.
+    async fn try_resize(
+        self: &Arc<Self>,
+        id: &str,
+        pod: &Value,
+        spec: &Value,
+    ) -> Result<(), String> {
+        self.limit_pod(pod, true).await?;
+        let update = UpdateContainerResourcesRequest {
+            container_id: id.into(),
+            linux: Some(resources::of_container(pod, spec, self.memory)),
+        };
+        let updated = self.client.call(update).await;
+        updated.map_err(|error| error.message)?;
+        self.limit_pod(pod, false).await
+    }
+
+    async fn limit_pod(self: &Arc<Self>, pod: &Value, keeps_more: bool) -> Result<(), String> {
+        let (node, pod) = (self.clone(), pod.clone());
+        let limited = spawn_blocking(move || node.cgroups.update_pod(&pod, keeps_more)).await;
+        match limited {
+            Ok(limited) => limited.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     async fn stop_by_id(&self, id: &str, grace: Duration) -> Result<(), CallError> {

@@ -9,8 +9,8 @@ use mizzen_value::time::duration_text;
 use mizzen_value::{Str, Value};
 use tokio::time::Instant;
 
+use super::CriNode;
 use super::keyring::{Credentials, Keyring};
-use super::{CriNode, config};
 use crate::pod::references::Contents;
 use crate::runtime::{ImageRequest, ImageState};
 
@@ -161,7 +161,7 @@ impl CriNode {
             let request = PullImageRequest {
                 image: Some(spec.clone()),
                 auth,
-                sandbox_config: Some(config::sandbox(&task.pod, &self.node, 0, &self.paths)),
+                sandbox_config: Some(self.sandbox_config(&task.pod, 0)),
             };
             let Err(error) = self.client.call(request).await else {
                 return Ok(());

@@ -29,6 +29,12 @@ pub(super) fn capacity(dir: &Path) -> Value {
     })
 }
 
+/// The memory in bytes.
+pub(super) fn memory() -> i64 {
+    let kib = memory_kib(&read("/proc/meminfo")).unwrap_or_default();
+    i64::try_from(kib * 1024).unwrap_or(i64::MAX)
+}
+
 fn memory_kib(text: &str) -> Option<u64> {
     let line = text
         .lines()

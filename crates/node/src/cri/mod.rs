@@ -22,6 +22,8 @@
 //! | `log_rotation` | logs by size |
 //! | `preflight` | what the machine lacks |
 //! | `machine` | capacity and name of the machine |
+//! | `cgroup`, `resources` | the cgroups of pods, and their limits |
+//! | `stats` | the figures of the machine and its pods |
 //! | `stream` | exec, attach and port-forward |
 //!
 //! Each task works for one pod and writes its result into the table of pods (`CriNode::pods`);
@@ -32,6 +34,7 @@
 
 mod accept;
 mod adopt;
+mod cgroup;
 mod config;
 mod container;
 mod container_gc;
@@ -47,8 +50,10 @@ mod preflight;
 mod prober;
 mod relist;
 mod resolver;
+mod resources;
 mod sandbox;
 mod service_address;
+mod stats;
 mod stream;
 mod volumes;
 
@@ -62,8 +67,13 @@ use futures_util::future::BoxFuture;
 pub use housekeeping::Housekeeping;
 pub use image_gc::ImageGcPolicy;
 pub use log_rotation::ContainerLogPolicy;
+use mizzen_component_helpers::pod_state::quality_of_service;
 pub use mizzen_cri::ConnectError;
 use mizzen_cri::CriClient;
+use mizzen_cri::messages::{
+    CgroupDriver as CriCgroupDriver, ContainerConfig as CriContainerConfig, Mount,
+    PodSandboxConfig, RuntimeConfigRequest,
+};
 use mizzen_sdk::Key;
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
@@ -79,11 +89,14 @@ use crate::runtime::{
     ContainerUsage, Exec, FoundContainer, ImageRequest, ImageState, LogLine, MachineInfo,
     PodConnection, SandboxState, Stdio, Unacceptable, Wake,
 };
+use crate::stats::StatsProvider;
+use cgroup::{CgroupDriver, Cgroups};
 use config::NodePaths;
 use container::{ContainerCell, CriContainer};
 use image::Pull;
 use sandbox::Sandbox;
 use service_address::ServiceListener;
+use stats::StatsCache;
 use volumes::{LimitedVolume, MountFeatures, VolumeState};
 
 /// The configuration of a node with real containers.
@@ -134,6 +147,10 @@ pub(crate) struct CriNode {
     images: Mutex<Value>,
     /// The Events about the node since the last call.
     node_events: Mutex<Vec<Note>>,
+    cgroups: Cgroups,
+    stats: StatsCache,
+    /// The memory of the machine, in bytes.
+    memory: i64,
 }
 
 /// A pod in the runtime.
@@ -175,6 +192,7 @@ impl CriRuntime {
     /// Connects to the runtime and finds the pods that it runs for this node.
     pub async fn connect(options: CriOptions) -> Result<CriRuntime, ConnectError> {
         let client = CriClient::connect(&options.endpoint).await?;
+        let driver = cgroup_driver(&client).await;
         let node = Arc::new(CriNode {
             client,
             node: options.node,
@@ -195,6 +213,9 @@ impl CriRuntime {
             housekeeping: options.housekeeping,
             images: Mutex::new(Value::Null),
             node_events: Mutex::default(),
+            cgroups: Cgroups::detect(driver),
+            stats: StatsCache::default(),
+            memory: machine::memory(),
         });
         node.read_features().await;
         let adopted = node.adopt().await;
@@ -241,9 +262,40 @@ impl CriNode {
         self.wake(&key);
     }
 
+    /// The configuration of a pod's sandbox, in the cgroup of the pod.
+    fn sandbox_config(&self, pod: &Value, attempt: u32) -> PodSandboxConfig {
+        let mut made = config::sandbox(pod, &self.node, attempt, &self.paths);
+        if let Some(linux) = &mut made.linux {
+            let uid = pod["metadata"]["uid"].str();
+            linux.cgroup_parent = self.cgroups.pod_path(quality_of_service(pod), uid);
+        }
+        made
+    }
+
+    /// The configuration of a container, with its limits.
+    fn container_config(&self, config: &ContainerConfig, mounts: Vec<Mount>) -> CriContainerConfig {
+        let mut made = config::container(config, &self.node, mounts, &self.paths);
+        if let Some(linux) = &mut made.linux {
+            let limits = resources::of_container(config.pod, config.container, self.memory);
+            linux.resources = Some(limits);
+        }
+        made
+    }
+
     /// The container ID in a status.
     fn full_id(&self, id: &str) -> Str {
         format!("{}://{id}", self.client.version().runtime_name).into()
+    }
+}
+
+/// The cgroup driver of the runtime. Runtimes that do not say it, such as containerd before 2.0, are
+/// taken to have the default, cgroupfs.
+async fn cgroup_driver(client: &CriClient) -> CgroupDriver {
+    let config = client.call(RuntimeConfigRequest {}).await;
+    let linux = config.ok().and_then(|config| config.linux);
+    match linux.map(|linux| linux.cgroup_driver()) {
+        Some(CriCgroupDriver::Systemd) => CgroupDriver::Systemd,
+        Some(CriCgroupDriver::Cgroupfs) | None => CgroupDriver::Cgroupfs,
     }
 }
 
@@ -288,6 +340,14 @@ impl ContainerRuntime for CriRuntime {
 
     fn set_pod_cidr(&self, pod_cidr: &str) {
         self.0.ensure_network(pod_cidr);
+    }
+
+    fn set_allocatable(&self, allocatable: &Value) {
+        self.0.cgroups.limit_all_pods(allocatable);
+    }
+
+    fn stats(&self) -> Option<Arc<dyn StatsProvider>> {
+        Some(Arc::new(self.clone()))
     }
 
     fn remove_orphans(&self, uids: &[Str]) {

@@ -74,6 +74,7 @@ impl SandboxPhase {
 enum CreateError {
     Configuration(String),
     Mount(String),
+    Cgroup(String),
     Call(CallError),
 }
 
@@ -151,6 +152,9 @@ impl CriNode {
                         let message = format!("Failed to create pod sandbox: {error}");
                         Note::warning("FailedCreatePodSandBox", "", message)
                     }
+                    CreateError::Cgroup(message) => {
+                        Note::warning("FailedCreatePodContainer", "", message)
+                    }
                     CreateError::Call(error) => {
                         let message = format!("Failed to create pod sandbox: {error}");
                         Note::warning("FailedCreatePodSandBox", "", message)
@@ -164,14 +168,15 @@ impl CriNode {
     }
 
     async fn try_create_sandbox(
-        &self,
+        self: &Arc<Self>,
         pod: &Value,
         contents: VolumeContents,
         attempt: u32,
     ) -> Result<(Str, Str), CreateError> {
         self.set_up_volumes(pod, contents, true).await?;
+        self.set_up_cgroup(pod).await?;
         let failed = CreateError::Configuration;
-        let mut config = config::sandbox(pod, &self.node, attempt, &self.paths);
+        let mut config = self.sandbox_config(pod, attempt);
         if !pod["spec"]["hostNetwork"].bool() {
             config.hostname = config::sandbox_hostname(pod).map_err(failed)?;
         }
@@ -239,6 +244,19 @@ impl CriNode {
         match spawn_blocking(work).await {
             Ok(done) => done.map_err(CreateError::Mount),
             Err(error) => Err(CreateError::Mount(error.to_string())),
+        }
+    }
+
+    async fn set_up_cgroup(self: &Arc<Self>, pod: &Value) -> Result<(), CreateError> {
+        let (node, pod) = (self.clone(), pod.clone());
+        let made = spawn_blocking(move || node.cgroups.ensure_pod(&pod)).await;
+        let failed = |error: &dyn std::fmt::Display| {
+            CreateError::Cgroup(format!("unable to ensure pod container exists: {error}"))
+        };
+        match made {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed(&error)),
+            Err(error) => Err(failed(&error)),
         }
     }
 
@@ -318,11 +336,13 @@ impl CriNode {
         false
     }
 
-    async fn finish_stopping(&self, uid: &str, id: Str) {
+    async fn finish_stopping(self: &Arc<Self>, uid: &str, id: Str) {
         while let Err(error) = self.stop_sandbox_by_id(&id).await {
             tracing::warn!(%error, sandbox = %id, "cannot stop a sandbox, retrying");
             sleep(RETRY).await;
         }
+        let (node, removed) = (self.clone(), uid.to_owned());
+        let _ = spawn_blocking(move || node.cgroups.remove_pod(&removed)).await;
         self.update_pod(uid, |record| {
             record.sandbox.phase = SandboxPhase::Stopped { id };
         });
@@ -371,7 +391,12 @@ impl CriNode {
                 self.remove_sandbox(&id).await;
             }
             let logs = self.paths.pod_logs(key.namespace(), key.name(), &uid);
-            let _ = spawn_blocking(move || fs::remove_dir_all(logs)).await;
+            let (node, removed) = (self.clone(), uid.clone());
+            let _ = spawn_blocking(move || {
+                node.cgroups.remove_pod(&removed);
+                fs::remove_dir_all(logs)
+            })
+            .await;
             self.remove_directory(&uid, record.volumes).await;
         });
     }

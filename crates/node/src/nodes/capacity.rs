@@ -1,7 +1,10 @@
 //! The capacity of a node.
 
-use mizzen_value::quantity::canonical;
+use mizzen_component_helpers::amounts::quantity;
+use mizzen_value::quantity::{Quantity, canonical};
 use mizzen_value::{Map, Value};
+
+use crate::eviction::{EvictionConfig, Signal};
 
 /// The default capacity of a node.
 pub(crate) fn default_capacity() -> Value {
@@ -14,6 +17,35 @@ pub(crate) fn default_capacity() -> Value {
         ("pods", "110"),
     ];
     Value::Map(amounts.into_iter().collect::<Map>())
+}
+
+/// What pods may request: the capacity without what is reserved, and without what hard eviction
+/// thresholds keep free. Kubernetes: pkg/kubelet/cm/node_container_manager_linux.go.
+pub(crate) fn allocatable(
+    capacity: &Value,
+    reserved: &Value,
+    eviction: Option<&EvictionConfig>,
+) -> Value {
+    let mut allocatable = capacity.clone();
+    for (name, amount) in capacity.entries() {
+        let amount = quantity(amount);
+        let signal = match name {
+            "memory" => Some(Signal::MemoryAvailable),
+            "ephemeral-storage" => Some(Signal::NodeFsAvailable),
+            _ => None,
+        };
+        let thresholds = eviction.map_or(&[][..], |eviction| &eviction.thresholds);
+        let mut hard = thresholds.iter().filter(|threshold| threshold.is_hard());
+        let threshold = hard.find(|threshold| Some(threshold.signal) == signal);
+        let kept = threshold.map_or_else(Quantity::default, |it| it.value.of(amount.value()));
+        let taken = kept.add(&quantity(&reserved[name]));
+        if !taken.is_zero() {
+            let left = amount.sub(&taken);
+            let least = Quantity::from_int(0, left.format);
+            allocatable.set(name, left.max(least).to_string());
+        }
+    }
+    allocatable
 }
 
 /// The default capacity with the changes of a text such as `cpu=4,memory=16Gi`.
@@ -43,6 +75,23 @@ mod tests {
             ("4".into(), "2".into(), "110".into())
         );
         assert_eq!(parse_capacity("").unwrap(), default_capacity());
+    }
+
+    #[test]
+    fn reservations_and_hard_thresholds_are_not_allocatable() {
+        let capacity = parse_capacity("cpu=4,memory=1Gi,ephemeral-storage=1000Ki").unwrap();
+        let reserved = mizzen_value::value!({ "cpu": "500m", "memory": "24Mi" });
+        let all = allocatable(&capacity, &reserved, Some(&EvictionConfig::default()));
+        let amount = |name: &str| all[name].str().to_string();
+        assert_eq!(amount("cpu"), "3500m");
+        assert_eq!(amount("memory"), "900Mi");
+        assert_eq!(amount("ephemeral-storage"), "900Ki");
+        assert_eq!(amount("pods"), "110");
+        // Pods together may use what eviction would keep free.
+        let all = allocatable(&capacity, &reserved, None);
+        assert_eq!(all["memory"].str(), "1000Mi");
+        let much = mizzen_value::value!({ "memory": "2Gi" });
+        assert_eq!(allocatable(&capacity, &much, None)["memory"].str(), "0");
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod capacity;
 mod heartbeat;
 mod object;
 
-pub(crate) use capacity::default_capacity;
 pub use capacity::parse_capacity;
+pub(crate) use capacity::{allocatable, default_capacity};
 pub(crate) use heartbeat::run_heartbeats;
 pub(crate) use object::node_object;

@@ -3,6 +3,7 @@
 use mizzen_object::condition::find;
 use mizzen_value::{Value, value};
 
+use crate::eviction::NodePressure;
 use crate::moment::{Moment, to_value};
 use crate::settings::NodeSettings;
 
@@ -46,6 +47,27 @@ const CONDITIONS: [[&str; 4]; 4] = [
 
 /// The label of nodes with real containers, by which volumes are made only for them.
 const RUNTIME_LABEL: &str = "mizzen.dev/node-runtime";
+/// The conditions of a node that runs short of something.
+const PRESSURES: [[&str; 4]; 3] = [
+    [
+        "MemoryPressure",
+        "True",
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+    ],
+    [
+        "DiskPressure",
+        "True",
+        "KubeletHasDiskPressure",
+        "kubelet has disk pressure",
+    ],
+    [
+        "PIDPressure",
+        "True",
+        "KubeletHasInsufficientPID",
+        "kubelet has insufficient PID available",
+    ],
+];
 
 /// The row of the condition Ready.
 const READY: usize = 3;
@@ -96,7 +118,8 @@ pub(super) fn labels(settings: &NodeSettings, name: &str) -> Value {
 pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Value {
     let now = settings.now();
     let health = settings.runtime.health();
-    let conditions: Vec<Value> = conditions(&health)
+    let pressures = settings.pressures.lock().clone();
+    let conditions: Vec<Value> = conditions(&health, &pressures)
         .iter()
         .map(|row| condition(row, known, now))
         .collect();
@@ -105,7 +128,7 @@ pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Valu
             { "type": "InternalIP", "address": (settings.host(name).address) },
             { "type": "Hostname", "address": name },
         ],
-        "allocatable": (settings.capacity.clone()),
+        "allocatable": (settings.allocatable.clone()),
         "capacity": (settings.capacity.clone()),
         "conditions": conditions,
         "declaredFeatures": (FEATURES.map(Value::from).to_vec()),
@@ -116,9 +139,16 @@ pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Valu
     })
 }
 
-/// The conditions of a node, with the health of its runtime.
-fn conditions(health: &Result<(), String>) -> [[&str; 4]; 4] {
-    let mut rows = CONDITIONS;
+/// The conditions of a node, with the health of its runtime, and what it runs short of.
+fn conditions<'a>(health: &'a Result<(), String>, pressures: &[NodePressure]) -> [[&'a str; 4]; 4] {
+    let mut rows: [[&str; 4]; 4] = CONDITIONS;
+    for row in PRESSURES {
+        if pressures.iter().any(|pressure| pressure.name() == row[0])
+            && let Some(healthy) = rows.iter_mut().find(|healthy| healthy[0] == row[0])
+        {
+            *healthy = row;
+        }
+    }
     if let Err(message) = health {
         rows[READY] = ["Ready", "False", "KubeletNotReady", message];
     }
@@ -162,7 +192,8 @@ pub(super) fn needs_status(settings: &NodeSettings, name: &str, node: &Value) ->
             known["status"].str() == *status && same_reason
         })
     };
-    differs || !conditions(&health).iter().all(is_well)
+    let pressures = settings.pressures.lock().clone();
+    differs || !conditions(&health, &pressures).iter().all(is_well)
 }
 
 fn node_info(settings: &NodeSettings, name: &str) -> Value {

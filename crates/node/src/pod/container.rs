@@ -18,7 +18,7 @@ use crate::moment::{Moment, earlier};
 use crate::runtime::terminal::MAX_INPUT;
 use crate::runtime::{
     ContainerConfig, ContainerHandle, ContainerPhase, ContainerRole, ContainerStatus, ProbeType,
-    StopTimes, Termination,
+    ResizeProgress, StopTimes, Termination,
 };
 
 /// How long it takes until an exit is noticed: it is visible before the container restarts.
@@ -37,6 +37,10 @@ pub struct ContainerState {
     pub n_starts: u32,
     /// The image of its current instance.
     pub image: Str,
+    /// The resources of its current instance.
+    pub resources: Value,
+    /// The progress of a resize of its current instance.
+    pub resize: ResizeProgress,
     /// Its state; `None` before the first start.
     pub state: Option<ContainerPhase>,
     /// The termination of the previous instance.
@@ -85,6 +89,8 @@ impl ContainerState {
             role,
             n_starts: 0,
             image: Str::default(),
+            resources: Value::Null,
+            resize: ResizeProgress::Done,
             state: None,
             last: None,
             back_off: None,
@@ -223,6 +229,9 @@ impl ContainerState {
                 self.replace(sync);
                 true
             }
+            Some(ContainerPhase::Running { since }) if self.must_be_resized(spec) => {
+                self.resize(spec, *since, sync)
+            }
             Some(ContainerPhase::Ended(_)) if self.is_replaced => {
                 self.create(spec, referenced, sync)
             }
@@ -251,6 +260,50 @@ impl ContainerState {
             ContainerRole::Init | ContainerRole::Ephemeral => false,
         };
         may_be && self.is_changed(spec) && !self.is_stopping
+    }
+
+    /// Whether its resources differ from the specification.
+    fn must_be_resized(&self, spec: &Value) -> bool {
+        let is_resizable = matches!(self.role, ContainerRole::Regular | ContainerRole::Sidecar);
+        let same = self.resources == spec["resources"]
+            || self.resources.is_empty() && spec["resources"].is_empty();
+        is_resizable && !same && !self.is_stopping
+    }
+
+    /// Changes the resources of the running instance, or restarts it as its resizePolicy says; true
+    /// if something was done.
+    fn resize(&mut self, spec: &Value, since: Moment, sync: &mut SyncContext) -> bool {
+        if self.resize_restarts(spec) {
+            self.is_replaced = true;
+            let message = format!("Container {} resize requires restart", self.name);
+            self.stop(sync.now + spec::grace(sync.pod), message, sync);
+            return true;
+        }
+        let mut body = self.body.take();
+        let config = self.config(spec, self.n_restarts(), Some(since), sync);
+        let progress = body.as_mut().map(|body| body.resize(&config));
+        self.body = body;
+        self.resize = progress.unwrap_or(ResizeProgress::InProgress);
+        let is_done = self.resize == ResizeProgress::Done;
+        if is_done {
+            self.resources = spec["resources"].clone();
+        }
+        is_done
+    }
+
+    /// Whether a resource changes whose resizePolicy is RestartContainer.
+    fn resize_restarts(&self, spec: &Value) -> bool {
+        let wanted = &spec["resources"];
+        let changes = |name: &str| {
+            ["requests", "limits"]
+                .iter()
+                .any(|list| self.resources[*list][name] != wanted[*list][name])
+        };
+        let mut policies = spec["resizePolicy"].list().iter();
+        policies.any(|policy| {
+            policy["restartPolicy"].str() == "RestartContainer"
+                && changes(policy["resourceName"].str())
+        })
     }
 
     /// Stops it; it is started again with its new image, whatever the restart policy.
@@ -332,6 +385,8 @@ impl ContainerState {
             self.wait = (!is_changed).then(|| RestartBackOff::next(self.wait, finished, sync.now));
         }
         self.image = spec["image"].str().into();
+        self.resources = spec["resources"].clone();
+        self.resize = ResizeProgress::Done;
         self.is_replaced = false;
         self.last_inputs = self.inputs.take();
         self.inputs = sync.inputs(spec, referenced);

@@ -32,6 +32,7 @@ use inputs::{
 };
 use references::{Found, ObjectKey, ReferencedObjects};
 
+use crate::eviction::Eviction;
 use crate::moment::{Moment, earlier, from_value, seconds};
 use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime, SandboxState};
 
@@ -50,6 +51,10 @@ pub struct PodState {
     pub stage: PodStage,
     /// Why the pod failed as a whole, if it did.
     pub failure: Option<PodFailure>,
+    /// Why a resize is deferred, if one is.
+    pub resize_pending: Option<String>,
+    /// Its eviction, if the node has evicted it.
+    pub eviction: Option<PodEviction>,
     /// Its pod IP, once it has one.
     pub address: Str,
     /// When the node accepted it.
@@ -86,6 +91,15 @@ pub struct PodFailure {
     pub message: String,
     /// Whether it was rejected at admission.
     pub rejected: bool,
+}
+
+/// How a pod is evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodEviction {
+    /// Its grace period.
+    pub grace: Duration,
+    /// Whether it has the condition DisruptionTarget.
+    pub is_disruption: bool,
 }
 
 /// One sync of a pod.
@@ -211,12 +225,31 @@ impl PodState {
             containers: Vec::new(),
             stage: PodStage::Finished,
             failure: Some(failure),
+            resize_pending: None,
+            eviction: None,
             address: Str::default(),
             began: now,
             is_restarting_all: false,
             deletion: None,
             referenced: None,
         }
+    }
+
+    /// Ends the pod, because the node has evicted it; false if it ends already.
+    pub(crate) fn evict(&mut self, eviction: Eviction) -> bool {
+        if self.stage != PodStage::Active || self.failure.is_some() {
+            return false;
+        }
+        self.failure = Some(PodFailure {
+            reason: Str::new_static("Evicted"),
+            message: eviction.message,
+            rejected: false,
+        });
+        self.eviction = Some(PodEviction {
+            grace: eviction.grace,
+            is_disruption: eviction.is_disruption,
+        });
+        true
     }
 
     /// Does what is due; returns when to sync again, if nothing happens before.
@@ -475,11 +508,8 @@ impl PodState {
 
     /// When the containers of a terminating pod are killed.
     fn kill_deadline(&self, since: Moment, sync: &SyncContext) -> Moment {
-        let is_evicted = self.failure.as_ref().is_some_and(|it| it.reason == EVICTED);
-        let patience = match is_evicted {
-            true => since + EVICTION_GRACE,
-            false => since + spec::grace(sync.pod),
-        };
+        let evicted = self.eviction.map(|eviction| eviction.grace);
+        let patience = since + evicted.unwrap_or_else(|| spec::grace(sync.pod));
         // A second deletion may have a shorter grace period.
         let deletion = self
             .deletion

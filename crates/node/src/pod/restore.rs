@@ -27,6 +27,8 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         containers,
         stage: PodStage::Active,
         failure: None,
+        resize_pending: None,
+        eviction: None,
         address: status["podIP"].str().into(),
         began: from_past(&status["startTime"], now).unwrap_or(now),
         is_restarting_all: false,
@@ -69,6 +71,10 @@ fn container(pod: &Value, role: ContainerRole, spec: &Value, now: Moment) -> Con
     let (running, terminated) = (&status["state"]["running"], &status["state"]["terminated"]);
     container.last = end(&status["lastState"]["terminated"], now);
     container.image = status["image"].str().into();
+    container.resources = match &status["resources"] {
+        Value::Null => spec["resources"].clone(),
+        known => known.clone(),
+    };
     if !running.is_null() {
         let since = from_past(&running["startedAt"], now).unwrap_or(now);
         container.state = Some(ContainerPhase::Running { since });

@@ -41,6 +41,7 @@ use crate::moment::Moment;
 use crate::pod::inputs::{Inputs, NodeContext, VolumeContents};
 use crate::pod::references::Contents;
 pub use crate::shell::ContainerEnvironment;
+use crate::stats::StatsProvider;
 
 /// The role of a container in its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +127,14 @@ pub trait ContainerRuntime: Send + Sync {
 
     /// The range of addresses of the node's pods is known.
     fn set_pod_cidr(&self, _pod_cidr: &str) {}
+
+    /// The resources that all pods of the node may use together, before eviction.
+    fn set_allocatable(&self, _allocatable: &Value) {}
+
+    /// What measures the node and its pods; `None` if nothing can be measured.
+    fn stats(&self) -> Option<Arc<dyn StatsProvider>> {
+        None
+    }
 
     /// Only pods with these UIDs are on the node: removes all other ones that it finds.
     fn remove_orphans(&self, _uids: &[Str]) {}
@@ -388,6 +397,11 @@ pub trait ContainerHandle: Send + Sync {
     /// Updates the inputs of the container: its files, or its stdin.
     fn update(&mut self, config: &ContainerConfig);
 
+    /// Changes its resources while it runs, to those of `config`.
+    fn resize(&mut self, _config: &ContainerConfig) -> ResizeProgress {
+        ResizeProgress::Done
+    }
+
     /// Gives it up while it is being created.
     fn cancel(&mut self) {}
 
@@ -409,6 +423,17 @@ pub trait ContainerHandle: Send + Sync {
     ) -> Option<ProbeResult> {
         None
     }
+}
+
+/// The progress of a resize.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResizeProgress {
+    /// The container has its resources.
+    Done,
+    /// They are being changed.
+    InProgress,
+    /// They could not be changed, which is tried again.
+    Failed(String),
 }
 
 /// When a container is stopped.

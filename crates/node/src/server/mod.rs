@@ -3,6 +3,7 @@
 mod authorize;
 mod container_logs;
 mod log_file;
+mod measured;
 mod node;
 mod serve;
 mod tls;

@@ -9,6 +9,7 @@ use http::{HeaderValue, Response, header};
 use mizzen_sdk::Object;
 use mizzen_value::{Str, Value, json, value};
 
+use super::measured;
 use super::serve::{Body, KubeletServer, text};
 
 impl KubeletServer {
@@ -52,8 +53,12 @@ impl KubeletServer {
         document(&list)
     }
 
-    /// `/stats/summary`: the running pods and containers, and their start times.
+    /// `/stats/summary`: what is measured; on a simulated node the running pods and containers, and
+    /// their start times.
     pub(super) async fn summary(&self, node: Str) -> Response<Body> {
+        if let Some(stats) = self.settings.node_stats().await {
+            return document(&measured::summary(&stats, &node));
+        }
         let mut pods = Vec::new();
         for pod in self.agent.pods_of_node(node.clone()).await {
             let running: Vec<Value> = statuses(&pod)

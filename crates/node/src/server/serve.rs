@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::container_logs::{ContainerInstance, HttpError, LogPrinter, PodLogOptions};
 use super::log_file::LogFile;
+use super::measured;
 use super::tls::{ClientIdentity, Serving};
 use crate::agent::{AgentHandle, PodView};
 use crate::moment::Moment;
@@ -147,6 +148,7 @@ impl KubeletServer {
             }
             (&Method::GET, ["pods"] | ["pods", ""]) => self.pods(node).await,
             (&Method::GET, ["metrics"]) => self.metrics(node).await,
+            (&Method::GET, ["metrics", "cadvisor"]) => self.cadvisor().await,
             (&Method::GET, ["metrics", "resource"]) => self.resource_metrics(&node).await,
             (&Method::GET, ["metrics", "nodes", node, "metrics", "resource"]) => {
                 self.resource_metrics(node).await
@@ -160,15 +162,22 @@ impl KubeletServer {
     }
 
     async fn resource_metrics(&self, node: &str) -> Response<Body> {
-        let Some(usage) = self.agent.usage(node).await else {
-            return text(404, "404 page not found\n");
+        let usage = match self.settings.node_stats().await {
+            Some(stats) => Some(measured::usage(&stats)),
+            None => self.agent.usage(node).await,
         };
-        let mut response = text(200, resource_metrics::write(&usage));
-        let media_type = header::HeaderValue::from_static(resource_metrics::CONTENT_TYPE);
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, media_type);
-        response
+        match usage {
+            Some(usage) => prometheus(resource_metrics::write(&usage)),
+            None => text(404, "404 page not found\n"),
+        }
+    }
+
+    /// `/metrics/cadvisor`, of a node that is measured.
+    async fn cadvisor(&self) -> Response<Body> {
+        match self.settings.node_stats().await {
+            Some(stats) => prometheus(measured::cadvisor(&stats)),
+            None => text(404, "404 page not found\n"),
+        }
     }
 
     async fn container_logs(
@@ -364,6 +373,16 @@ impl LogFileReader {
 /// Rounds up: statuses have whole seconds, so everything within that second has happened.
 fn whole_second(now: Moment) -> Moment {
     now + Duration::from_nanos(u64::from(999_999_999 - now.wall().subsec_nanos()))
+}
+
+/// A response in the Prometheus text format.
+fn prometheus(body: String) -> Response<Body> {
+    let mut response = text(200, body);
+    let media_type = header::HeaderValue::from_static(resource_metrics::CONTENT_TYPE);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response
 }
 
 /// A plain text response.

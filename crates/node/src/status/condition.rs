@@ -5,7 +5,7 @@ use mizzen_value::{Value, value};
 
 use crate::moment::{Moment, to_value};
 use crate::pod::{PodStage, PodState, spec};
-use crate::runtime::{ContainerPhase, ContainerRole};
+use crate::runtime::{ContainerPhase, ContainerRole, ResizeProgress};
 
 /// The conditions that the kubelet writes, in its order.
 const OURS: [&str; 5] = [
@@ -18,6 +18,12 @@ const OURS: [&str; 5] = [
 
 /// The condition of pods with a RestartAllContainers rule.
 const ALL_RESTARTING: &str = "AllContainersRestarting";
+
+/// The condition of a pod that the node evicts for want of a resource.
+const DISRUPTION: &str = "DisruptionTarget";
+
+/// The conditions of a resize.
+const RESIZES: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 /// The value of a condition.
 struct ConditionValue {
@@ -47,7 +53,14 @@ impl ConditionValue {
 /// All conditions of a pod, in order.
 pub(super) fn conditions(pod: &PodState, object: &Value, phase: &str, now: Moment) -> Vec<Value> {
     let known = object["status"]["conditions"].list();
-    let is_ours = |name: &str| name == ALL_RESTARTING || OURS.contains(&name);
+    let is_disrupted = disruption(pod).is_some();
+    let resizes = resizes(pod);
+    let is_ours = |name: &str| {
+        name == ALL_RESTARTING
+            || OURS.contains(&name)
+            || name == DISRUPTION && is_disrupted
+            || RESIZES.contains(&name)
+    };
     let foreign = known
         .iter()
         .filter(|condition| !is_ours(condition["type"].str()));
@@ -69,7 +82,56 @@ pub(super) fn conditions(pod: &PodState, object: &Value, phase: &str, now: Momen
         .map(|(name, condition_value)| condition(name, condition_value, object, now));
     let restarting_all = spec::may_restart_all(object)
         .then(|| condition(ALL_RESTARTING, restarting_all(pod, phase), object, now));
-    foreign.cloned().chain(ours).chain(restarting_all).collect()
+    let disruption = disruption(pod).map(|it| condition(DISRUPTION, it, object, now));
+    let all = foreign.cloned().chain(ours).chain(restarting_all);
+    let resizes = resizes
+        .into_iter()
+        .zip(RESIZES)
+        .filter_map(|(value, name)| Some(condition(name, value?, object, now)));
+    all.chain(disruption).chain(resizes).collect()
+}
+
+/// The conditions of a resize that has to be removed, because it has ended.
+pub(super) fn ended_resizes(pod: &PodState, object: &Value) -> Vec<Value> {
+    let known = &object["status"]["conditions"];
+    let ended = resizes(pod).into_iter().zip(RESIZES);
+    let ended = ended.filter(|(value, name)| value.is_none() && find(known, name).is_some());
+    ended
+        .map(|(_, name)| value!({ "type": name, "$patch": "delete" }))
+        .collect()
+}
+
+/// What is to be said of a resize that is deferred, and of one that is in progress.
+fn resizes(pod: &PodState) -> [Option<ConditionValue>; 2] {
+    let is_over = pod.stage == PodStage::Finished;
+    let value = |reason: &'static str, message: &str| ConditionValue {
+        holds: true,
+        reason,
+        message: message.to_owned(),
+    };
+    let pending = pod.resize_pending.as_deref().filter(|_| !is_over);
+    let running = pod
+        .containers
+        .iter()
+        .filter(|container| container.is_running() && !is_over);
+    let progress = running.filter_map(|container| match &container.resize {
+        ResizeProgress::Done => None,
+        ResizeProgress::InProgress => Some(value("", "")),
+        ResizeProgress::Failed(message) => Some(value("Error", message)),
+    });
+    let progress = progress.max_by_key(|value| value.reason.len());
+    [pending.map(|message| value("Deferred", message)), progress]
+}
+
+/// Whether the node evicts the pod for want of a resource.
+fn disruption(pod: &PodState) -> Option<ConditionValue> {
+    let failure = pod.failure.as_ref()?;
+    let is_disruption = pod.eviction.is_some_and(|eviction| eviction.is_disruption);
+    is_disruption.then(|| ConditionValue {
+        holds: true,
+        reason: "TerminationByKubelet",
+        message: failure.message.clone(),
+    })
 }
 
 /// Whether all containers are being restarted.

@@ -73,7 +73,11 @@ fn status(container: &ContainerState, object: &Value, host: &Host, waits: &str) 
                 container.image_id.as_str().into()
             },
         );
-        let resources = &spec["resources"];
+        let allocated = &spec["resources"]["requests"];
+        let resources = match container.is_running() {
+            true => &container.resources,
+            false => &spec["resources"],
+        };
         let is_unset = resources.is_null();
         status.set(
             "resources",
@@ -83,8 +87,8 @@ fn status(container: &ContainerState, object: &Value, host: &Host, waits: &str) 
                 resources.clone()
             },
         );
-        if !resources["requests"].is_empty() {
-            status.set("allocatedResources", resources["requests"].clone());
+        if !allocated.is_empty() {
+            status.set("allocatedResources", allocated.clone());
         }
         status.set("user", user(object, spec));
     }

@@ -71,11 +71,12 @@ pub(crate) fn container_status<'a>(pod: &'a Value, name: &str) -> &'a Value {
 
 fn status(pod: &PodState, object: &Value, host: &Host, now: Moment) -> Value {
     let phase = phase(pod, object);
-    let conditions = condition::conditions(pod, object, phase, now);
+    let mut conditions = condition::conditions(pod, object, phase, now);
     let order: Vec<Value> = conditions
         .iter()
         .map(|condition| value!({ "type": (condition["type"].clone()) }))
         .collect();
+    conditions.extend(condition::ended_resizes(pod, object));
     let mut status = value!({
         "observedGeneration": (object["metadata"]["generation"].clone()),
         "phase": phase,
@@ -193,6 +194,9 @@ fn is_up_to_date(wanted: &Value, present: &Value) -> bool {
         .all(|(field, value)| match field {
             "conditions" => value.list().iter().all(|condition| {
                 let mut known = present["conditions"].list().iter();
+                if !condition["$patch"].is_null() {
+                    return known.all(|other| other["type"] != condition["type"]);
+                }
                 known.any(|other| other["type"] == condition["type"] && has(condition, other))
             }),
             _ => same(value, &present[field]),

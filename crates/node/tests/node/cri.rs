@@ -7,6 +7,7 @@ mod kills;
 mod probes;
 mod security;
 mod static_pods;
+mod stats;
 mod volumes;
 
 use std::collections::BTreeSet;
@@ -113,6 +114,8 @@ impl RealNode {
         let tune = move |options: &mut Options| {
             options.serving = serving.lock().take();
             options.capacity = runtime.capacity();
+            // The machine of a test may run short of disk.
+            options.eviction.thresholds.clear();
             options.runtime = Arc::new(runtime.clone());
             options.prefix = name.into();
             options.is_numbered = false;

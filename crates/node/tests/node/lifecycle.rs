@@ -522,3 +522,46 @@ async fn image_change_restarts_the_container() {
         ]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_is_deferred_until_the_node_has_room() {
+    let cluster = start(1).await;
+    let spec = |cpu: &str| {
+        format!("containers: [{{name: web, image: web, resources: {{requests: {{cpu: {cpu}}}}}}}]")
+    };
+    run_pod(&cluster, "web", "", &spec("'3'")).await;
+    run_pod(&cluster, "other", "", &spec("'4'")).await;
+    pass(&cluster, 1).await;
+    let client = cluster.dynamic_client();
+    let containers = value!([{ "name": "web", "resources": { "requests": { "cpu": "6" } } }]);
+    let change = value!({ "spec": { "containers": containers } });
+    let key = mizzen_sdk::Key::new("default", "web");
+    let patched = client
+        .patch(&PODS, &key, "resize", PatchType::Strategic, &change)
+        .await;
+    patched.unwrap();
+    pass(&cluster, 1).await;
+    let shown = async || {
+        let pod = get_pod(&cluster, "web").await;
+        let mut conditions = pod["status"]["conditions"].list().iter();
+        let pending = conditions.find(|it| it["type"].str() == "PodResizePending");
+        let pending = pending.map_or_else(String::new, |it| {
+            format!("{}: {}", it["reason"].str(), it["message"].str())
+        });
+        let status = &pod["status"]["containerStatuses"][0];
+        let allocated = status["allocatedResources"]["cpu"].str().to_owned();
+        (
+            allocated,
+            status["resources"]["requests"]["cpu"].str().to_owned(),
+            pending,
+        )
+    };
+    let why = "Deferred: Node didn't have enough resource: cpu, requested: 6000, used: 4000, capacity: 8000";
+    let expected = ["3", "3", why].map(String::from);
+    assert_eq!(shown().await, expected.into());
+    delete_pod(&cluster, "other", Some(0)).await;
+    pass(&cluster, 15).await;
+    let expected = ["6", "6", ""].map(String::from);
+    assert_eq!(shown().await, expected.into());
+    assert!(show(&get_pod(&cluster, "web").await).starts_with("Running ready=True web=running"));
+}

@@ -4,6 +4,7 @@ mod clock;
 #[path = "../../../cri/tests/cri/containerd.rs"]
 mod containerd;
 mod cri;
+mod eviction;
 mod fixtures;
 mod inputs;
 mod lifecycle;

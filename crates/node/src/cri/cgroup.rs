@@ -1,0 +1,571 @@
+//! The cgroups of pods: made with the limits of their pod, measured, and removed with it.
+//!
+//! Guaranteed pods are in `kubepods`, the others in the cgroup of their QoS class:
+//! `kubepods/burstable/podUID`. Containers are cgroups of the runtime in that of their pod. With
+//! the systemd driver these are slices, which systemd makes when the runtime starts a sandbox; this
+//! agent does not set their limits.
+//!
+//! Kubernetes: pkg/kubelet/cm.
+//!
+//! Invariant: only cgroups in `kubepods` are changed, and processes are left where they are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mizzen_component_helpers::pod_state::quality_of_service;
+use mizzen_value::quantity::Quantity;
+use mizzen_value::{Str, Value};
+use parking_lot::Mutex;
+
+use super::resources::{self, CgroupLimits, QUOTA_PERIOD};
+use crate::stats::{CgroupStats, CpuStats, MemoryStats};
+
+/// The cgroup of all pods.
+const ROOT: &str = "kubepods";
+/// The cgroups of QoS classes in it.
+const CLASSES: [&str; 3] = ["", "burstable", "besteffort"];
+/// What version 1 has for no limit: the largest number of whole pages.
+const UNLIMITED: u64 = 1 << 62;
+/// The controllers of version 2 whose files are read and written.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// How cgroups are named, and what makes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CgroupDriver {
+    /// The agent and the runtime, as directories.
+    Cgroupfs,
+    /// systemd, as slices.
+    Systemd,
+}
+
+/// Where cgroups are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hierarchy {
+    /// Version 1: a directory by controller.
+    V1(BTreeMap<String, PathBuf>),
+    /// Version 2.
+    V2(PathBuf),
+}
+
+/// The cgroups of this machine.
+pub(super) struct Cgroups {
+    /// `None` if they cannot be used.
+    hierarchy: Option<Hierarchy>,
+    driver: CgroupDriver,
+    /// The CPU requests of burstable pods, in millicores, by UID.
+    burstable: Mutex<HashMap<Str, i64>>,
+    /// The limits that pods have, by UID.
+    limits: Mutex<HashMap<Str, CgroupLimits>>,
+}
+
+impl Cgroups {
+    /// The cgroups of this machine, of which `kubepods` is made. If they cannot be written, a
+    /// warning says so, and pods have none.
+    pub(super) fn detect(driver: CgroupDriver) -> Cgroups {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let cgroups = Cgroups {
+            hierarchy: Hierarchy::from_mounts(&mounts),
+            driver,
+            burstable: Mutex::default(),
+            limits: Mutex::default(),
+        };
+        if cgroups.hierarchy.is_none() {
+            tracing::warn!("no cgroups are mounted, pods run without cgroups of their own");
+        }
+        match cgroups.make_root() {
+            Ok(()) => cgroups,
+            Err(error) => {
+                tracing::warn!(%error, "cannot write cgroups, pods run without cgroups of their own");
+                Cgroups {
+                    hierarchy: None,
+                    ..cgroups
+                }
+            }
+        }
+    }
+
+    fn make_root(&self) -> io::Result<()> {
+        let Some(hierarchy) = self.written() else {
+            return Ok(());
+        };
+        hierarchy.make(&format!("/{ROOT}"), None)?;
+        for class in &CLASSES[1..] {
+            let least = CgroupLimits {
+                cpu_shares: resources::shares(0),
+                ..CgroupLimits::default()
+            };
+            hierarchy.make(&format!("/{ROOT}/{class}"), Some(&least))?;
+        }
+        Ok(())
+    }
+
+    /// All pods together get what is allocatable to them, before eviction.
+    pub(super) fn limit_all_pods(&self, allocatable: &Value) {
+        let Some(hierarchy) = self.written() else {
+            return;
+        };
+        let amount = |name: &str| Quantity::parse_or_zero(allocatable[name].str());
+        let limits = CgroupLimits {
+            cpu_shares: resources::shares(amount("cpu").milli_value()),
+            cpu_quota: None,
+            memory: Some(amount("memory").value()).filter(|memory| *memory > 0),
+        };
+        if let Err(error) = hierarchy.limit(&format!("/{ROOT}"), &limits) {
+            tracing::warn!(%error, "cannot limit the cgroup of all pods");
+        }
+    }
+
+    /// The hierarchy, if this agent and not systemd makes cgroups.
+    fn written(&self) -> Option<&Hierarchy> {
+        let hierarchy = self.hierarchy.as_ref();
+        hierarchy.filter(|_| self.driver == CgroupDriver::Cgroupfs)
+    }
+
+    /// The path of the cgroup of a pod of a QoS class; empty if pods have none.
+    pub(super) fn pod_path(&self, class: &str, uid: &str) -> String {
+        match &self.hierarchy {
+            None => String::new(),
+            Some(_) => pod_path(self.driver, class, uid),
+        }
+    }
+
+    /// The path of the cgroup of all pods.
+    pub(super) fn all_pods_path(&self) -> String {
+        match self.driver {
+            CgroupDriver::Cgroupfs => format!("/{ROOT}"),
+            CgroupDriver::Systemd => format!("/{ROOT}.slice"),
+        }
+    }
+
+    /// Ensures that a pod has its cgroup, with its limits.
+    pub(super) fn ensure_pod(&self, pod: &Value) -> io::Result<()> {
+        let Some(hierarchy) = self.written() else {
+            return Ok(());
+        };
+        let (class, uid) = (quality_of_service(pod), pod["metadata"]["uid"].str());
+        if class == "Burstable" {
+            let request = resources::cpu_request(pod);
+            self.burstable.lock().insert(uid.into(), request);
+            self.share_burstable()?;
+        }
+        let (path, limits) = (self.pod_path(class, uid), resources::of_pod(pod));
+        self.limits.lock().insert(uid.into(), limits);
+        hierarchy.make(&path, Some(&limits))
+    }
+
+    /// Changes the limits of a pod's cgroup to those of its resources. With `keeps_more`, those that
+    /// it has stay where they are more.
+    pub(super) fn update_pod(&self, pod: &Value, keeps_more: bool) -> io::Result<()> {
+        let Some(hierarchy) = self.written() else {
+            return Ok(());
+        };
+        let (class, uid) = (quality_of_service(pod), pod["metadata"]["uid"].str());
+        let wanted = resources::of_pod(pod);
+        let known = self.limits.lock().get(uid).copied();
+        let limits = match known.filter(|_| keeps_more) {
+            Some(known) => known.union(wanted),
+            None => wanted,
+        };
+        if known == Some(limits) {
+            return Ok(());
+        }
+        hierarchy.limit(&self.pod_path(class, uid), &limits)?;
+        self.limits.lock().insert(uid.into(), limits);
+        if class == "Burstable" {
+            let request = resources::cpu_request(pod);
+            self.burstable.lock().insert(uid.into(), request);
+            self.share_burstable()?;
+        }
+        Ok(())
+    }
+
+    /// Removes the cgroup of a pod, which has no containers any more.
+    pub(super) fn remove_pod(&self, uid: &str) {
+        let Some(hierarchy) = self.written() else {
+            return;
+        };
+        for class in ["Guaranteed", "Burstable", "BestEffort"] {
+            hierarchy.remove(&self.pod_path(class, uid));
+        }
+        self.limits.lock().remove(uid);
+        let was_burstable = self.burstable.lock().remove(uid).is_some();
+        if was_burstable && let Err(error) = self.share_burstable() {
+            tracing::warn!(%error, "cannot set the CPU weight of burstable pods");
+        }
+    }
+
+    /// The weight of all burstable pods is that of their requests.
+    fn share_burstable(&self) -> io::Result<()> {
+        let request: i64 = self.burstable.lock().values().sum();
+        let limits = CgroupLimits {
+            cpu_shares: resources::shares(request),
+            ..CgroupLimits::default()
+        };
+        match self.written() {
+            Some(hierarchy) => hierarchy.limit(&format!("/{ROOT}/burstable"), &limits),
+            None => Ok(()),
+        }
+    }
+
+    /// The path of the cgroup of a container, which the runtime names by its ID.
+    pub(super) fn container_path(&self, pod: &str, id: &str) -> Option<String> {
+        let dir = self.hierarchy.as_ref()?.dir("memory", pod)?;
+        let entries = fs::read_dir(dir).ok()?;
+        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let name = names.find(|name| name.contains(id))?;
+        Some(format!("{pod}/{name}"))
+    }
+
+    /// The figures of a cgroup; `None` if it is not there.
+    pub(super) fn measure(&self, path: &str) -> Option<CgroupStats> {
+        let hierarchy = self.hierarchy.as_ref()?;
+        if path.is_empty() || !hierarchy.dir("memory", path)?.is_dir() {
+            return None;
+        }
+        Some(hierarchy.measure(path))
+    }
+
+    /// A process in a cgroup or in those below it.
+    pub(super) fn process(&self, path: &str) -> Option<u32> {
+        let dir = self.hierarchy.as_ref()?.dir("memory", path)?;
+        first_process(&dir)
+    }
+}
+
+fn first_process(dir: &Path) -> Option<u32> {
+    let own = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let own = own.lines().find_map(|line| line.parse().ok());
+    own.or_else(|| {
+        let mut below = fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
+        below.find_map(|path| {
+            if path.is_dir() {
+                first_process(&path)
+            } else {
+                None
+            }
+        })
+    })
+}
+
+fn pod_path(driver: CgroupDriver, class: &str, uid: &str) -> String {
+    let class = match class {
+        "Guaranteed" => CLASSES[0],
+        "Burstable" => CLASSES[1],
+        _ => CLASSES[2],
+    };
+    match (driver, class) {
+        (CgroupDriver::Cgroupfs, "") => format!("/{ROOT}/pod{uid}"),
+        (CgroupDriver::Cgroupfs, class) => format!("/{ROOT}/{class}/pod{uid}"),
+        (CgroupDriver::Systemd, class) => {
+            // A dash in the name of a slice is a level.
+            let uid = uid.replace('-', "_");
+            match class {
+                "" => format!("/{ROOT}.slice/{ROOT}-pod{uid}.slice"),
+                class => {
+                    format!("/{ROOT}.slice/{ROOT}-{class}.slice/{ROOT}-{class}-pod{uid}.slice")
+                }
+            }
+        }
+    }
+}
+
+impl Hierarchy {
+    /// Reads `/proc/self/mountinfo`. Where both versions are mounted, the controllers are in
+    /// version 1.
+    fn from_mounts(text: &str) -> Option<Hierarchy> {
+        let mut by_controller = BTreeMap::new();
+        let mut unified = None;
+        for line in text.lines() {
+            let Some((mount, system)) = line.split_once(" - ") else {
+                continue;
+            };
+            let place = mount.split(' ').nth(4).unwrap_or_default();
+            let system: Vec<&str> = system.split(' ').collect();
+            match system[..] {
+                ["cgroup2", ..] if unified.is_none() => unified = Some(PathBuf::from(place)),
+                ["cgroup", _, options] => {
+                    let names = options.split(',').filter(|name| *name != "rw");
+                    for name in names {
+                        let known = by_controller.entry(name.to_owned());
+                        known.or_insert_with(|| PathBuf::from(place));
+                    }
+                }
+                _ => {}
+            }
+        }
+        match by_controller.contains_key("memory") && by_controller.contains_key("cpu") {
+            true => Some(Hierarchy::V1(by_controller)),
+            false => unified.map(Hierarchy::V2),
+        }
+    }
+
+    /// The directory of a cgroup in a controller.
+    fn dir(&self, controller: &str, path: &str) -> Option<PathBuf> {
+        let root = match self {
+            Hierarchy::V1(mounts) => mounts.get(controller)?,
+            Hierarchy::V2(root) => root,
+        };
+        Some(root.join(path.trim_start_matches('/')))
+    }
+
+    /// Makes a cgroup, whose parent is there, and sets its limits.
+    fn make(&self, path: &str, limits: Option<&CgroupLimits>) -> io::Result<()> {
+        match self {
+            Hierarchy::V1(_) => {
+                for controller in ["cpu", "cpuacct", "memory", "pids"] {
+                    if let Some(dir) = self.dir(controller, path) {
+                        fs::create_dir_all(&dir)?;
+                    }
+                }
+            }
+            Hierarchy::V2(root) => {
+                let dir = root.join(path.trim_start_matches('/'));
+                let parent = dir.parent().unwrap_or(root);
+                for controller in CONTROLLERS {
+                    let control = parent.join("cgroup.subtree_control");
+                    write(&control, format!("+{controller}"))?;
+                }
+                fs::create_dir_all(&dir)?;
+                // The runtime sets what a container may use of the others.
+                for controller in ["cpuset", "io", "hugetlb"] {
+                    let control = parent.join("cgroup.subtree_control");
+                    let _ = write(&control, format!("+{controller}"));
+                }
+            }
+        }
+        limits.map_or(Ok(()), |limits| self.limit(path, limits))
+    }
+
+    /// Sets the limits of a cgroup.
+    fn limit(&self, path: &str, limits: &CgroupLimits) -> io::Result<()> {
+        let file = |controller: &str, name: &str| {
+            let dir = self.dir(controller, path);
+            dir.unwrap_or_default().join(name)
+        };
+        match self {
+            Hierarchy::V1(_) => {
+                write(&file("cpu", "cpu.shares"), limits.cpu_shares.to_string())?;
+                let quota = limits.cpu_quota.unwrap_or(-1);
+                let set_quota = || write(&file("cpu", "cpu.cfs_quota_us"), quota.to_string());
+                write(&file("cpu", "cpu.cfs_period_us"), QUOTA_PERIOD.to_string())?;
+                set_quota()?;
+                let memory = limits.memory.unwrap_or(-1);
+                write(&file("memory", "memory.limit_in_bytes"), memory.to_string())
+            }
+            Hierarchy::V2(_) => {
+                let weight = resources::weight(limits.cpu_shares);
+                write(&file("cpu", "cpu.weight"), weight.to_string())?;
+                let max =
+                    |limit: Option<i64>| limit.map_or("max".into(), |limit| limit.to_string());
+                let quota = format!("{} {QUOTA_PERIOD}", max(limits.cpu_quota));
+                write(&file("cpu", "cpu.max"), quota)?;
+                write(&file("memory", "memory.max"), max(limits.memory))
+            }
+        }
+    }
+
+    /// Removes a cgroup and those below it, which have no processes.
+    fn remove(&self, path: &str) {
+        let roots: Vec<&PathBuf> = match self {
+            Hierarchy::V1(mounts) => mounts.values().collect(),
+            Hierarchy::V2(root) => vec![root],
+        };
+        for root in roots {
+            let dir = root.join(path.trim_start_matches('/'));
+            if let Err(error) = remove_tree(&dir)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, cgroup = %dir.display(), "cannot remove the cgroup of a pod");
+            }
+        }
+    }
+
+    fn measure(&self, path: &str) -> CgroupStats {
+        let read = |controller: &str, name: &str| {
+            let file = self.dir(controller, path).map(|dir| dir.join(name));
+            file.and_then(|file| fs::read_to_string(file).ok())
+                .unwrap_or_default()
+        };
+        let number = |controller: &str, name: &str| read(controller, name).trim().parse().ok();
+        let processes = number("pids", "pids.current");
+        let figures = match self {
+            Hierarchy::V1(_) => {
+                let (stat, memory) = (read("cpu", "cpu.stat"), read("memory", "memory.stat"));
+                CgroupStats {
+                    cpu: CpuStats {
+                        usage_ns: number("cpuacct", "cpuacct.usage").unwrap_or_default(),
+                        user_ns: number("cpuacct", "cpuacct.usage_user").unwrap_or_default(),
+                        system_ns: number("cpuacct", "cpuacct.usage_sys").unwrap_or_default(),
+                        periods: field(&stat, "nr_periods"),
+                        throttled_periods: field(&stat, "nr_throttled"),
+                        throttled_ns: field(&stat, "throttled_time"),
+                        nano_cores: None,
+                    },
+                    memory: memory_v1(&memory),
+                    cpu_shares: number("cpu", "cpu.shares"),
+                    cpu_quota: read("cpu", "cpu.cfs_quota_us").trim().parse().ok(),
+                    processes,
+                }
+            }
+            Hierarchy::V2(_) => {
+                let (stat, memory) = (read("cpu", "cpu.stat"), read("memory", "memory.stat"));
+                let micros = |name: &str| field(&stat, name).saturating_mul(1000);
+                CgroupStats {
+                    cpu: CpuStats {
+                        usage_ns: micros("usage_usec"),
+                        user_ns: micros("user_usec"),
+                        system_ns: micros("system_usec"),
+                        periods: field(&stat, "nr_periods"),
+                        throttled_periods: field(&stat, "nr_throttled"),
+                        throttled_ns: micros("throttled_usec"),
+                        nano_cores: None,
+                    },
+                    memory: memory_v2(&memory),
+                    cpu_shares: None,
+                    cpu_quota: read("cpu", "cpu.max")
+                        .split(' ')
+                        .next()
+                        .and_then(|quota| quota.parse().ok()),
+                    processes,
+                }
+            }
+        };
+        let [usage, limit, most, failures] = match self {
+            Hierarchy::V1(_) => [
+                "memory.usage_in_bytes",
+                "memory.limit_in_bytes",
+                "memory.max_usage_in_bytes",
+                "memory.failcnt",
+            ],
+            Hierarchy::V2(_) => ["memory.current", "memory.max", "memory.peak", ""],
+        };
+        let usage = number("memory", usage).unwrap_or_default();
+        let memory = MemoryStats {
+            usage,
+            working_set: usage.saturating_sub(figures.memory.inactive_file),
+            limit: number("memory", limit).filter(|limit| *limit < UNLIMITED),
+            max_usage: number("memory", most).unwrap_or_default(),
+            failures: number("memory", failures).unwrap_or_default(),
+            ..figures.memory
+        };
+        CgroupStats { memory, ..figures }
+    }
+}
+
+fn memory_v1(stat: &str) -> MemoryStats {
+    MemoryStats {
+        inactive_file: field(stat, "total_inactive_file"),
+        active_file: field(stat, "total_active_file"),
+        rss: field(stat, "total_rss"),
+        cache: field(stat, "total_cache"),
+        mapped_file: field(stat, "total_mapped_file"),
+        page_faults: field(stat, "total_pgfault"),
+        major_page_faults: field(stat, "total_pgmajfault"),
+        ..MemoryStats::default()
+    }
+}
+
+fn memory_v2(stat: &str) -> MemoryStats {
+    MemoryStats {
+        inactive_file: field(stat, "inactive_file"),
+        active_file: field(stat, "active_file"),
+        rss: field(stat, "anon"),
+        cache: field(stat, "file"),
+        mapped_file: field(stat, "file_mapped"),
+        page_faults: field(stat, "pgfault"),
+        major_page_faults: field(stat, "pgmajfault"),
+        ..MemoryStats::default()
+    }
+}
+
+/// A number of a file with a name and a number in each line.
+fn field(text: &str, name: &str) -> u64 {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.trim().parse().ok())
+        .unwrap_or_default()
+}
+
+/// Names the file in an error.
+fn write(path: &Path, text: String) -> io::Result<()> {
+    let named = |error: io::Error| {
+        let message = format!("cannot write {text:?} to {}: {error}", path.display());
+        io::Error::new(error.kind(), message)
+    };
+    fs::write(path, &text).map_err(named)
+}
+
+/// Removes the directories of cgroups; their files go with them.
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    fs::remove_dir(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_found_where_they_are_mounted() {
+        let v2 = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        let unified = Some(Hierarchy::V2("/sys/fs/cgroup".into()));
+        assert_eq!(Hierarchy::from_mounts(v2), unified);
+        let hybrid = "30 29 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+                      31 29 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      32 29 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let Some(Hierarchy::V1(mounts)) = Hierarchy::from_mounts(hybrid) else {
+            panic!("version 1");
+        };
+        assert_eq!(mounts["cpuacct"], Path::new("/sys/fs/cgroup/cpu,cpuacct"));
+        assert_eq!(mounts["memory"], Path::new("/sys/fs/cgroup/memory"));
+        assert_eq!(
+            Hierarchy::from_mounts("1 2 0:3 / /proc rw - proc proc rw\n"),
+            None
+        );
+    }
+
+    #[test]
+    fn paths_are_those_of_the_kubelet() {
+        let (files, systemd) = (CgroupDriver::Cgroupfs, CgroupDriver::Systemd);
+        for (driver, class, expected) in [
+            (files, "Guaranteed", "/kubepods/poda-b"),
+            (files, "Burstable", "/kubepods/burstable/poda-b"),
+            (files, "BestEffort", "/kubepods/besteffort/poda-b"),
+            (
+                systemd,
+                "Guaranteed",
+                "/kubepods.slice/kubepods-poda_b.slice",
+            ),
+            (
+                systemd,
+                "Burstable",
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice",
+            ),
+        ] {
+            assert_eq!(pod_path(driver, class, "a-b"), expected);
+        }
+    }
+
+    #[test]
+    fn figures_are_read_as_the_kernel_writes_them() {
+        let text = "anon 10\nfile 20\ninactive_file 5\nactive_file 7\npgfault 3\nanon_thp 99\n";
+        let memory = memory_v2(text);
+        let found = (
+            memory.rss,
+            memory.cache,
+            memory.inactive_file,
+            memory.page_faults,
+        );
+        assert_eq!(found, (10, 20, 5, 3));
+        let text = "rss 1\ntotal_rss 4\ntotal_inactive_file 2\n";
+        let memory = memory_v1(text);
+        assert_eq!((memory.rss, memory.inactive_file), (4, 2));
+    }
+}

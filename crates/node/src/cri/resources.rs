@@ -1,0 +1,285 @@
+//! The limits of cgroups, from the resources of a pod.
+//!
+//! Kubernetes: pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go and
+//! pkg/kubelet/kuberuntime/kuberuntime_container_linux.go.
+//!
+//! Invariant: pure.
+
+use mizzen_component_helpers::amounts::Amounts;
+use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
+use mizzen_component_helpers::pod_state::{is_sidecar, quality_of_service};
+use mizzen_cri::messages::LinuxContainerResources;
+use mizzen_value::Value;
+use mizzen_value::quantity::Quantity;
+
+/// The weight of a whole CPU, and the least and the most that the kernel takes.
+const SHARES_PER_CPU: i64 = 1024;
+const MIN_SHARES: i64 = 2;
+const MAX_SHARES: i64 = 262_144;
+/// The period of the CPU quota and the least quota, in microseconds.
+pub(super) const QUOTA_PERIOD: i64 = 100_000;
+const MIN_QUOTA: i64 = 1000;
+/// The OOM score adjustments of the QoS classes; burstable pods are between the least and the most.
+const GUARANTEED_OOM: i64 = -997;
+const BEST_EFFORT_OOM: i64 = 1000;
+const NODE_CRITICAL: &str = "system-node-critical";
+
+/// The limits of the cgroup of a pod; `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct CgroupLimits {
+    pub cpu_shares: i64,
+    /// In microseconds per [`QUOTA_PERIOD`].
+    pub cpu_quota: Option<i64>,
+    /// In bytes.
+    pub memory: Option<i64>,
+}
+
+impl CgroupLimits {
+    /// The limits that are enough for both, while containers are changed one after the other.
+    pub(super) fn union(self, other: CgroupLimits) -> CgroupLimits {
+        let most = |one: Option<i64>, other: Option<i64>| Some(one?.max(other?));
+        CgroupLimits {
+            cpu_shares: self.cpu_shares.max(other.cpu_shares),
+            cpu_quota: most(self.cpu_quota, other.cpu_quota),
+            memory: most(self.memory, other.memory),
+        }
+    }
+}
+
+/// The weight of millicores.
+pub(super) fn shares(millicores: i64) -> i64 {
+    (millicores.saturating_mul(SHARES_PER_CPU) / 1000).clamp(MIN_SHARES, MAX_SHARES)
+}
+
+/// The quota of millicores; `None` without a limit.
+fn quota(millicores: i64) -> Option<i64> {
+    let quota = millicores.saturating_mul(QUOTA_PERIOD) / 1000;
+    (millicores > 0).then(|| quota.max(MIN_QUOTA))
+}
+
+/// The weight of cgroup v2 for shares. runc has the same formula, so that pods and containers
+/// compare (opencontainers/cgroups, `ConvertCPUSharesToCgroupV2Value`).
+pub(super) fn weight(shares: i64) -> u64 {
+    if shares <= MIN_SHARES {
+        return 1;
+    }
+    if shares >= MAX_SHARES {
+        return 10_000;
+    }
+    let log = (shares as f64).log2();
+    let exponent = (log * log + 125.0 * log) / 612.0 - 7.0 / 34.0;
+    10_f64.powf(exponent).ceil() as u64
+}
+
+/// The millicores that a pod requests.
+pub(super) fn cpu_request(pod: &Value) -> i64 {
+    let requests: Amounts = pod_requests(pod, &PodResourcesOptions::default());
+    requests.get("cpu").map_or(0, Quantity::milli_value)
+}
+
+/// The limits of a pod. A burstable pod is limited only if each of its containers is, or the pod
+/// as a whole.
+pub(super) fn of_pod(pod: &Value) -> CgroupLimits {
+    let limits = pod_limits(pod, &PodResourcesOptions::default());
+    let limit = |name: &str| limits.get(name).filter(|_| is_limited(pod, name));
+    match quality_of_service(pod) {
+        "BestEffort" => CgroupLimits {
+            cpu_shares: MIN_SHARES,
+            ..CgroupLimits::default()
+        },
+        _ => CgroupLimits {
+            cpu_shares: shares(cpu_request(pod)),
+            cpu_quota: limit("cpu").and_then(|limit| quota(limit.milli_value())),
+            memory: limit("memory").map(Quantity::value),
+        },
+    }
+}
+
+fn is_limited(pod: &Value, name: &str) -> bool {
+    let spec = &pod["spec"];
+    let has_limit = |holder: &Value| !amount(&holder["resources"], "limits", name).is_zero();
+    let mut containers = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| spec[list].list());
+    has_limit(spec) || containers.all(has_limit)
+}
+
+fn amount(resources: &Value, list: &str, name: &str) -> Quantity {
+    Quantity::parse_or_zero(resources[list][name].str())
+}
+
+/// The limits of a container. Where it has none, those of the whole pod hold.
+pub(super) fn of_container(
+    pod: &Value,
+    container: &Value,
+    memory_capacity: i64,
+) -> LinuxContainerResources {
+    let resources = &container["resources"];
+    let limit = |name: &str| match amount(resources, "limits", name) {
+        none if none.is_zero() => amount(&pod["spec"]["resources"], "limits", name),
+        limit => limit,
+    };
+    let cpu_limit = limit("cpu").milli_value();
+    let request = match resources["requests"]["cpu"].is_null() {
+        true => cpu_limit,
+        false => amount(resources, "requests", "cpu").milli_value(),
+    };
+    let quota = quota(cpu_limit);
+    LinuxContainerResources {
+        cpu_period: quota.map_or(0, |_| QUOTA_PERIOD),
+        cpu_quota: quota.unwrap_or_default(),
+        cpu_shares: shares(request),
+        memory_limit_in_bytes: limit("memory").value(),
+        oom_score_adj: oom_score(pod, container, memory_capacity),
+        ..LinuxContainerResources::default()
+    }
+}
+
+/// The adjustment of the OOM score of a container: the more it requests, the later it is killed.
+fn oom_score(pod: &Value, container: &Value, memory_capacity: i64) -> i64 {
+    let class = quality_of_service(pod);
+    if class == "Guaranteed" || pod["spec"]["priorityClassName"].str() == NODE_CRITICAL {
+        return GUARANTEED_OOM;
+    }
+    if class == "BestEffort" {
+        return BEST_EFFORT_OOM;
+    }
+    let request = |holder: &Value| amount(&holder["resources"], "requests", "memory").value();
+    let regular = pod["spec"]["containers"].list();
+    let mut requested = request(container);
+    if is_sidecar(container) {
+        // A sidecar is not killed before the container that it serves.
+        let least = regular.iter().map(request).min();
+        requested = requested.max(least.unwrap_or_default());
+    }
+    requested += unassigned_memory(pod);
+    let share = i128::from(requested) * 1000 / i128::from(memory_capacity.max(1));
+    let score = 1000 - i64::try_from(share).unwrap_or(1000);
+    score.clamp(1000 + GUARANTEED_OOM, BEST_EFFORT_OOM - 1)
+}
+
+/// The share of each container in what its pod requests as a whole beyond them.
+fn unassigned_memory(pod: &Value) -> i64 {
+    let spec = &pod["spec"];
+    if spec["resources"]["requests"]["memory"].is_null() {
+        return 0;
+    }
+    let sidecars = spec["initContainers"].list().iter();
+    let sidecars = sidecars.filter(|container| is_sidecar(container));
+    let long: Vec<&Value> = spec["containers"].list().iter().chain(sidecars).collect();
+    let request = |holder: &Value| amount(&holder["resources"], "requests", "memory").value();
+    let assigned: i64 = long.iter().map(|container| request(container)).sum();
+    let rest = request(spec).saturating_sub(assigned).max(0);
+    rest / i64::try_from(long.len()).unwrap_or(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_value::json;
+
+    use super::*;
+
+    fn pod(spec: &str) -> Value {
+        json::parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap()
+    }
+
+    fn with(resources: &str) -> String {
+        format!(r#"{{"name":"c","resources":{resources}}}"#)
+    }
+
+    const HALF: &str =
+        r#"{"requests":{"cpu":"250m","memory":"64Mi"},"limits":{"cpu":"500m","memory":"128Mi"}}"#;
+
+    #[track_caller]
+    fn check(spec: &str, expected: (i64, Option<i64>, Option<i64>)) {
+        let limits = of_pod(&pod(spec));
+        let found = (limits.cpu_shares, limits.cpu_quota, limits.memory);
+        assert_eq!(found, expected, "{spec}");
+    }
+
+    #[test]
+    fn the_limits_of_a_pod_are_the_sums_of_its_containers() {
+        let mebi = 1 << 20;
+        check(r#"{"containers":[{"name":"c"}]}"#, (2, None, None));
+        let one = with(HALF);
+        check(
+            &format!(r#"{{"containers":[{one}]}}"#),
+            (256, Some(50_000), Some(128 * mebi)),
+        );
+        check(
+            &format!(r#"{{"containers":[{one},{one}]}}"#),
+            (512, Some(100_000), Some(256 * mebi)),
+        );
+        // One container without limits leaves the pod without.
+        check(
+            &format!(r#"{{"containers":[{one},{{"name":"d"}}]}}"#),
+            (256, None, None),
+        );
+        let whole = r#"{"requests":{"cpu":"1"},"limits":{"cpu":"2","memory":"1Gi"}}"#;
+        check(
+            &format!(r#"{{"containers":[{{"name":"d"}}],"resources":{whole}}}"#),
+            (1024, Some(200_000), Some(1024 * mebi)),
+        );
+        let tiny = with(r#"{"requests":{"cpu":"1m"},"limits":{"cpu":"1m"}}"#);
+        check(
+            &format!(r#"{{"containers":[{tiny}]}}"#),
+            (2, Some(1000), None),
+        );
+    }
+
+    #[test]
+    fn a_container_without_limits_has_those_of_its_pod() {
+        let whole = r#"{"limits":{"cpu":"2","memory":"1Gi"}}"#;
+        let pod = pod(&format!(
+            r#"{{"containers":[{{"name":"d"}}],"resources":{whole}}}"#
+        ));
+        let limits = of_container(&pod, &pod["spec"]["containers"].list()[0], 1 << 34);
+        assert_eq!(limits.cpu_quota, 200_000);
+        assert_eq!(limits.memory_limit_in_bytes, 1 << 30);
+    }
+
+    #[test]
+    fn oom_scores_are_as_upstream() {
+        let score = |spec: &str, list: &str| {
+            let pod = pod(spec);
+            oom_score(&pod, &pod["spec"][list].list()[0], 1 << 30)
+        };
+        let one = with(HALF);
+        let burstable = format!(r#"{{"containers":[{one}]}}"#);
+        assert_eq!(score(&burstable, "containers"), 1000 - 62);
+        assert_eq!(
+            score(r#"{"containers":[{"name":"c"}]}"#, "containers"),
+            1000
+        );
+        let all =
+            with(r#"{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}"#);
+        let guaranteed = format!(r#"{{"containers":[{all}]}}"#);
+        assert_eq!(score(&guaranteed, "containers"), -997);
+        let much = with(r#"{"requests":{"memory":"2Gi"}}"#);
+        assert_eq!(
+            score(&format!(r#"{{"containers":[{much}]}}"#), "containers"),
+            3
+        );
+        let none = with(r#"{"requests":{"cpu":"1"}}"#);
+        assert_eq!(
+            score(&format!(r#"{{"containers":[{none}]}}"#), "containers"),
+            999
+        );
+        let sidecar = r#"{"name":"s","restartPolicy":"Always"}"#;
+        let beside = format!(r#"{{"containers":[{one}],"initContainers":[{sidecar}]}}"#);
+        assert_eq!(score(&beside, "initContainers"), 1000 - 62);
+        let whole = r#"{"requests":{"memory":"192Mi"}}"#;
+        let spread = format!(r#"{{"containers":[{one},{{"name":"d"}}],"resources":{whole}}}"#);
+        assert_eq!(score(&spread, "containers"), 1000 - 125);
+        let critical =
+            format!(r#"{{"containers":[{one}],"priorityClassName":"system-node-critical"}}"#);
+        assert_eq!(score(&critical, "containers"), -997);
+    }
+
+    #[test]
+    fn weights_are_those_of_runc() {
+        for (shares, expected) in [(0, 1), (2, 1), (1024, 100), (262_144, 10_000), (512, 59)] {
+            assert_eq!(weight(shares), expected, "{shares}");
+        }
+    }
+}

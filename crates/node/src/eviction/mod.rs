@@ -1,0 +1,144 @@
+//! Eviction: a node that runs short of memory, disk or process IDs says so and ends pods; a pod
+//! that uses more disk than its limits allow ends, too.
+//!
+//! | part | what it has |
+//! |---|---|
+//! | `threshold` | the signals, their thresholds, and which are met |
+//! | `decide` | which pod is evicted, and its message |
+//!
+//! Kubernetes: pkg/kubelet/eviction.
+
+mod decide;
+mod threshold;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use mizzen_component_helpers::pod_state::is_terminal;
+use mizzen_sdk::event::Note;
+use mizzen_sdk::queue::Queue;
+use mizzen_sdk::{Key, Object};
+use mizzen_value::Str;
+use tokio::time::{sleep, timeout};
+
+use crate::agent::AgentHandle;
+use crate::settings::NodeSettings;
+use crate::stats::NodeStats;
+use decide::{Candidate, by_pressure, over_storage_limits};
+pub(crate) use decide::{Eviction, rejection};
+pub(crate) use threshold::NodePressure;
+pub use threshold::{EvictionConfig, Signal, Threshold, ThresholdValue, parse_thresholds};
+use threshold::{ThresholdState, observations};
+
+/// Kubernetes: how long the end of evicted pods is awaited, and how often it is looked at.
+const CLEANUP: Duration = Duration::from_secs(30);
+const CLEANUP_POLL: Duration = Duration::from_secs(1);
+/// The longest measurement.
+const MEASUREMENT: Duration = Duration::from_secs(60);
+
+/// Evicts pods until the future is dropped; pends if nothing is measured. `nodes` has the keys of
+/// nodes whose status may have changed.
+pub(crate) async fn run(settings: Arc<NodeSettings>, agent: AgentHandle, nodes: Queue<Key>) {
+    if settings.stats.is_none() {
+        return std::future::pending().await;
+    }
+    let node = settings.name(0);
+    let mut state = ThresholdState::default();
+    loop {
+        sleep(settings.eviction.interval).await;
+        let measured = timeout(MEASUREMENT, settings.node_stats()).await;
+        let Some(stats) = measured.ok().flatten() else {
+            tracing::warn!(node = %node, "cannot measure the node, pods are not evicted");
+            continue;
+        };
+        let evictions = settings.decide(&node, &agent, &mut state, &stats).await;
+        nodes.add(Key::cluster(node.as_str()));
+        let mut evicted = HashSet::new();
+        for eviction in evictions {
+            tracing::warn!(pod = %eviction.key, message = eviction.message, "evicting a pod");
+            evicted.insert(eviction.uid.clone());
+            agent.evict(eviction).await;
+        }
+        let ended = wait_for_cleanup(&agent, &node, &evicted);
+        if timeout(CLEANUP, ended).await.is_err() {
+            tracing::warn!(node = %node, "evicted pods have not ended in time");
+        }
+    }
+}
+
+async fn wait_for_cleanup(agent: &AgentHandle, node: &Str, evicted: &HashSet<Str>) {
+    while !evicted.is_empty() {
+        let active = active_pods(agent, node).await;
+        if !active.iter().any(|pod| evicted.contains(pod.uid())) {
+            return;
+        }
+        sleep(CLEANUP_POLL).await;
+    }
+}
+
+async fn active_pods(agent: &AgentHandle, node: &Str) -> Vec<Object> {
+    let mut pods = agent.pods_of_node(node.clone()).await;
+    pods.retain(|pod| !is_terminal(pod));
+    pods
+}
+
+impl NodeSettings {
+    /// Updates the conditions of the node, and returns the pods to evict.
+    async fn decide(
+        &self,
+        node: &Str,
+        agent: &AgentHandle,
+        state: &mut ThresholdState,
+        stats: &NodeStats,
+    ) -> Vec<Eviction> {
+        let seen = observations(stats);
+        let (met, pressures) = state.observe(&self.eviction, &seen, self.now());
+        self.set_pressures(node, pressures);
+        let pods = active_pods(agent, node).await;
+        let candidates = pods.iter().map(|pod| Candidate {
+            pod,
+            stats: stats.pods.iter().find(|stats| stats.uid == pod.uid()),
+        });
+        let candidates: Vec<Candidate> = candidates.collect();
+        let over = over_storage_limits(&candidates, stats.has_image_fs);
+        let Some(threshold) = met.first().filter(|_| over.is_empty()) else {
+            return over;
+        };
+        let resource = threshold.signal.resource();
+        let message = format!("Attempting to reclaim {resource}");
+        self.record_about_node(node, Note::warning("EvictionThresholdMet", "", message));
+        let chosen = by_pressure(&self.eviction, &met, &seen, candidates, stats.has_image_fs);
+        if chosen.is_none() {
+            tracing::warn!(node = %node, resource, "no pod can be evicted");
+        }
+        chosen.into_iter().collect()
+    }
+
+    fn set_pressures(&self, node: &str, pressures: Vec<NodePressure>) {
+        let mut known = self.pressures.lock();
+        if *known != pressures {
+            let names: Vec<&str> = pressures.iter().map(|it| it.name()).collect();
+            tracing::info!(
+                node,
+                conditions = names.join(" "),
+                "the pressure on the node has changed"
+            );
+        }
+        *known = pressures;
+    }
+
+    /// Records an Event about a node.
+    fn record_about_node(&self, node: &str, note: Note) {
+        let regarding = ObjectReference {
+            kind: Some("Node".into()),
+            name: Some(node.into()),
+            uid: Some(node.into()),
+            ..ObjectReference::default()
+        };
+        self.events
+            .recorder("kubelet", node)
+            .record(&regarding, note);
+    }
+}

@@ -1,0 +1,189 @@
+//! Eviction on a node with figures that the test sets, on paused time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use mizzen_node::stats::{
+    CgroupStats, ContainerStats, DiskUsage, MemoryStats, NodeStats, PodStats, StatsProvider,
+    VolumeStats,
+};
+use mizzen_sdk::Object;
+use mizzen_sdk::resource::NODES;
+use mizzen_testing::Cluster;
+use parking_lot::Mutex;
+
+use crate::fixtures::{events_of, get_pod, pass, run_pod, show};
+
+const MEBI: u64 = 1 << 20;
+
+/// Figures that a test sets.
+#[derive(Clone, Default)]
+struct SetStats(Arc<Mutex<NodeStats>>);
+
+impl StatsProvider for SetStats {
+    fn stats(&self) -> BoxFuture<'static, NodeStats> {
+        Box::pin(std::future::ready(self.0.lock().clone()))
+    }
+}
+
+impl SetStats {
+    /// Sets the memory that is left of 1000 Mi.
+    fn leave(&self, mebi: u64) {
+        let mut stats = self.0.lock();
+        stats.memory_capacity = 1000 * MEBI;
+        stats.machine.memory.working_set = (1000 - mebi) * MEBI;
+    }
+
+    /// Sets what a pod uses of memory.
+    fn uses(&self, pod: &Object, mebi: u64) {
+        let cgroup = CgroupStats {
+            memory: MemoryStats {
+                working_set: mebi * MEBI,
+                ..MemoryStats::default()
+            },
+            ..CgroupStats::default()
+        };
+        let container = ContainerStats {
+            name: "c".into(),
+            cgroup,
+            ..ContainerStats::default()
+        };
+        self.0.lock().pods.push(PodStats {
+            uid: pod.uid().into(),
+            cgroup,
+            containers: vec![container],
+            ..PodStats::default()
+        });
+    }
+}
+
+async fn measured_node() -> (Cluster, SetStats) {
+    let stats = SetStats::default();
+    stats.leave(500);
+    let provider = stats.clone();
+    let builder = Cluster::builder().server_only().nodes(1);
+    let cluster = builder
+        .tune_nodes(move |options| options.stats = Some(Arc::new(provider.clone())))
+        .without_bootstrap()
+        .start()
+        .await;
+    pass(&cluster, 1).await;
+    (cluster, stats)
+}
+
+async fn condition(cluster: &Cluster, name: &str) -> String {
+    let node = cluster.object(&NODES, "node-0").await;
+    let mut conditions = node["status"]["conditions"].list().iter();
+    let found = conditions.find(|condition| condition["type"].str() == name);
+    let found = found.unwrap();
+    format!("{} {}", found["status"].str(), found["reason"].str())
+}
+
+fn requesting(memory: &str) -> String {
+    format!("containers: [{{name: c, image: c, resources: {{requests: {{memory: {memory}}}}}}}]")
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_pressure_evicts_the_pod_that_exceeds_its_request_most() {
+    let (cluster, stats) = measured_node().await;
+    let fits = run_pod(&cluster, "fits", "", &requesting("300Mi")).await;
+    let over = run_pod(&cluster, "over", "", &requesting("100Mi")).await;
+    let node = cluster.object(&NODES, "node-0").await;
+    assert_eq!(node["status"]["capacity"]["memory"].str(), "32Gi");
+    assert_eq!(node["status"]["allocatable"]["memory"].str(), "32668Mi");
+    stats.uses(&fits, 290);
+    stats.uses(&over, 110);
+    pass(&cluster, 30).await;
+    let healthy = "False KubeletHasSufficientMemory";
+    assert_eq!(condition(&cluster, "MemoryPressure").await, healthy);
+    assert!(show(&get_pod(&cluster, "over").await).starts_with("Running ready=True"));
+
+    stats.leave(50);
+    pass(&cluster, 15).await;
+    stats.leave(500);
+    pass(&cluster, 15).await;
+    let pod = get_pod(&cluster, "over").await;
+    let status = &pod["status"];
+    let message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. \
+                   Container c was using 110Mi, request is 100Mi, has larger consumption of memory. ";
+    assert_eq!(
+        (
+            status["phase"].str(),
+            status["reason"].str(),
+            status["message"].str()
+        ),
+        ("Failed", "Evicted", message)
+    );
+    let mut conditions = status["conditions"].list().iter();
+    let target = conditions
+        .find(|it| it["type"].str() == "DisruptionTarget")
+        .unwrap();
+    assert_eq!(
+        (target["status"].str(), target["reason"].str()),
+        ("True", "TerminationByKubelet")
+    );
+    let events = events_of(&cluster, "over").await;
+    let expected = format!("Warning Evicted  {message} x1");
+    assert!(events.contains(&expected), "{events:?}");
+    assert!(events_of(&cluster, "node-0").await[0].contains("Attempting to reclaim memory"));
+    assert!(show(&get_pod(&cluster, "fits").await).starts_with("Running ready=True"));
+
+    // The condition stays for five minutes, and pods of the class BestEffort are rejected.
+    let pressed = "True KubeletHasInsufficientMemory";
+    assert_eq!(condition(&cluster, "MemoryPressure").await, pressed);
+    run_pod(&cluster, "late", "", "containers: [{name: c, image: c}]").await;
+    pass(&cluster, 1).await;
+    let late = get_pod(&cluster, "late").await;
+    assert_eq!(
+        (
+            late["status"]["reason"].str(),
+            late["status"]["message"].str()
+        ),
+        (
+            "Evicted",
+            "Pod was rejected: The node had condition: [MemoryPressure]. "
+        )
+    );
+    pass(&cluster, 330).await;
+    assert_eq!(condition(&cluster, "MemoryPressure").await, healthy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_above_its_limit_evicts_its_pod() {
+    let (cluster, stats) = measured_node().await;
+    let spec =
+        "containers: [{name: c, image: c}], volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]";
+    let pod = run_pod(&cluster, "full", "", spec).await;
+    let volume = VolumeStats {
+        name: "v".into(),
+        is_local: true,
+        used: DiskUsage {
+            bytes: 2 * MEBI,
+            inodes: 2,
+        },
+        ..VolumeStats::default()
+    };
+    pass(&cluster, 1).await;
+    stats.0.lock().pods.push(PodStats {
+        uid: pod.uid().into(),
+        volumes: vec![volume],
+        ..PodStats::default()
+    });
+    cluster.advance(Duration::from_secs(20)).await;
+    let status = &get_pod(&cluster, "full").await["status"];
+    assert_eq!(
+        (
+            status["phase"].str(),
+            status["reason"].str(),
+            status["message"].str()
+        ),
+        (
+            "Failed",
+            "Evicted",
+            "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "
+        )
+    );
+    let mut conditions = status["conditions"].list().iter();
+    assert!(!conditions.any(|it| it["type"].str() == "DisruptionTarget"));
+}
