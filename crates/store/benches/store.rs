@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
-use mizzen_store::{Draft, Expect, Keyspace, Options, Store, Write};
+use mizzen_store::{Draft, Expect, Keyspace, Options, Store, WatchScope, Write};
 use tempfile::TempDir;
 
 fn main() {
@@ -156,6 +156,35 @@ fn update_in_memory_with_watchers(bencher: Bencher, n_watchers: usize) {
     };
     let write = |write| RUNTIME.block_on(store.commit_one(write)).unwrap();
     bencher.with_inputs(next).bench_local_values(write);
+}
+
+/// An event costs the watches that it concerns, not all: here one of them.
+#[divan::bench(args = [10, 10_000])]
+fn update_in_memory_with_watches_of_one_key_each(bencher: Bencher, n_watches: usize) {
+    let (store, space) = fill(Store::in_memory(Options::default()), n_watches.max(1000));
+    let told = Arc::new(AtomicUsize::new(0));
+    for n in 0..n_watches {
+        let key = put(&space, n).key;
+        let scope = WatchScope::Key(key);
+        let mut watch = space.watch_scope(store.revision(), scope).unwrap();
+        let told = told.clone();
+        RUNTIME.spawn(async move {
+            while let Ok(events) = watch.next().await {
+                told.fetch_add(events.len(), Ordering::Relaxed);
+            }
+        });
+    }
+    let mut n_writes = 0;
+    bencher.bench_local(|| {
+        RUNTIME
+            .block_on(store.commit_one(put(&space, n_writes % n_watches)))
+            .unwrap();
+        n_writes += 1;
+        // The watch has read the event.
+        while told.load(Ordering::Relaxed) < n_writes {
+            RUNTIME.block_on(tokio::task::yield_now());
+        }
+    });
 }
 
 #[divan::bench(args = [1000, 10_000])]

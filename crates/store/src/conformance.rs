@@ -9,11 +9,15 @@
 //! process writes to expires and compacts, and values that are larger than etcd takes.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 
 use crate::{
     BoxFuture, Draft, Event, EventKind, Expect, Expired, Keyspace, Options, Record, Revision,
-    Snapshot, Store, WindowLimits, Write, WriteError,
+    Snapshot, Store, WatchScope, WindowLimits, Write, WriteError,
 };
 
 /// What a record takes in a window beside its value, if its key is one letter.
@@ -44,6 +48,9 @@ macro_rules! conforms {
             a_watch_waits_for_the_next_event,
             a_watch_from_the_future_starts_there,
             a_slow_watcher_expires_and_a_quiet_space_does_not,
+            a_watch_is_not_woken_by_events_outside_its_scope_and_outlives_them,
+            a_watch_of_a_scope_begins_with_what_it_missed,
+            a_watch_of_a_scope_expires_when_its_own_events_are_forgotten,
             what_is_old_is_forgotten_but_for_a_few,
             progress_moves_with_other_spaces_but_not_past_unseen_events,
             a_fork_goes_its_own_way,
@@ -655,6 +662,93 @@ pub async fn a_slow_watcher_expires_and_a_quiet_space_does_not(rig: Rig) {
     let mut later = rig.space().watch(at(2)).unwrap();
     assert_eq!(later.next().await.unwrap().len(), 8);
     assert!(quiet.watch(at(1)).unwrap().ready().unwrap().is_empty());
+}
+
+/// A watch is not woken by events outside its scope and outlives them.
+pub async fn a_watch_is_not_woken_by_events_outside_its_scope_and_outlives_them(rig: Rig) {
+    let tagged = |term: &str| Draft {
+        terms: vec![term.into()],
+        ..draft("1")
+    };
+    rig.put_draft("n/a", tagged("t=1")).await;
+    let scopes = [
+        WatchScope::Key("n/a".into()),
+        WatchScope::Prefix("n/".into()),
+        WatchScope::Term("t=1".into()),
+    ];
+    for scope in scopes {
+        let wakes = Arc::new(Wakes::default());
+        let mut watch = rig
+            .space()
+            .watch_scope(rig.store.revision(), scope)
+            .unwrap();
+        {
+            let mut next = pin!(watch.next());
+            let waker = Waker::from(wakes.clone());
+            let mut context = Context::from_waker(&waker);
+            assert!(next.as_mut().poll(&mut context).is_pending());
+            // More than the window holds.
+            for n in 0..20 {
+                rig.put_draft(&format!("m/{n}"), tagged("t=2")).await;
+            }
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+            assert!(next.as_mut().poll(&mut context).is_pending());
+        }
+        let revision = rig.space().revision();
+        assert!(watch.progress() >= revision, "bookmarks go on");
+        let changed = rig.put_draft("n/a", tagged("t=1")).await;
+        let events = watch.next().await.unwrap();
+        assert_eq!(story(&events), [format!("+n/a@{}", changed.revision)]);
+    }
+    // A record that loses the term is still the business of its watches.
+    let term = WatchScope::Term("t=1".into());
+    let mut watch = rig.space().watch_scope(rig.store.revision(), term).unwrap();
+    let changed = rig.put_draft("n/a", tagged("t=2")).await;
+    rig.put_draft("n/a", tagged("t=3")).await;
+    let events = watch.next().await.unwrap();
+    assert_eq!(story(&events), [format!("+n/a@{}", changed.revision)]);
+    assert!(watch.ready().unwrap().is_empty());
+}
+
+/// Counts how often a task would have been polled.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A watch of a scope begins with what it missed.
+pub async fn a_watch_of_a_scope_begins_with_what_it_missed(rig: Rig) {
+    for key in ["n/a", "m/a", "n/b", "n/a"] {
+        rig.put(key, "1").await;
+    }
+    let key = WatchScope::Key("n/a".into());
+    let mut watch = rig.space().watch_scope(at(1), key).unwrap();
+    assert_eq!(watch.progress(), at(1));
+    rig.put("n/a", "2").await;
+    let mut events = watch.next().await.unwrap();
+    while events.len() < 3 {
+        events.extend(watch.next().await.unwrap());
+    }
+    assert_eq!(story(&events), ["+n/a@2", "+n/a@5", "+n/a@6"]);
+    assert!(watch.progress() >= at(6));
+}
+
+/// A watch of a scope expires when its own events are forgotten.
+pub async fn a_watch_of_a_scope_expires_when_its_own_events_are_forgotten(rig: Rig) {
+    let key = WatchScope::Key("n/a".into());
+    let mut watch = rig.space().watch_scope(at(1), key).unwrap();
+    rig.put("n/a", "1").await;
+    for n in 0..20 {
+        rig.put(&format!("m/{n}"), "1").await;
+    }
+    assert_eq!(watch.progress(), at(1));
+    assert_eq!(watch.ready().unwrap_err().requested, at(1));
+    rig.put("n/a", "2").await;
+    assert_eq!(watch.next().await.unwrap_err().requested, at(1));
 }
 
 /// What is old is forgotten but for a few.

@@ -6,13 +6,12 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::watch;
-
 use crate::ledger::RevisionLedger;
 use crate::retained::Retained;
 use crate::state::KeyspaceState;
+use crate::watch_index::{WatchGroup, WatchIndex};
 use crate::window::Window;
-use crate::{Event, Expired, Revision, Snapshot, Watch, WindowLimits};
+use crate::{Event, Expired, Revision, Snapshot, Watch, WatchScope, WindowLimits};
 
 /// A handle on one named ordered map of a store; clones share it.
 #[derive(Clone)]
@@ -26,7 +25,6 @@ struct KeyspaceInner {
     ledger: Arc<RevisionLedger>,
     live: RwLock<PublishedState>,
     retained: Mutex<Retained>,
-    bell: watch::Sender<()>,
     decode_errors: AtomicU64,
 }
 
@@ -34,6 +32,7 @@ struct KeyspaceInner {
 struct PublishedState {
     state: Arc<KeyspaceState>,
     window: Window,
+    watches: WatchIndex,
 }
 
 /// A space in figures.
@@ -76,6 +75,7 @@ impl Keyspace {
             PublishedState {
                 state: Arc::new(state),
                 window,
+                watches: WatchIndex::default(),
             },
         )
     }
@@ -86,14 +86,12 @@ impl Keyspace {
         ledger: Arc<RevisionLedger>,
         live: PublishedState,
     ) -> Keyspace {
-        let (retained, bell) = (Mutex::default(), watch::Sender::new(()));
         Keyspace(Arc::new(KeyspaceInner {
             name,
             store,
             ledger,
             live: RwLock::new(live),
-            retained,
-            bell,
+            retained: Mutex::default(),
             decode_errors: AtomicU64::new(0),
         }))
     }
@@ -104,6 +102,7 @@ impl Keyspace {
         let live = PublishedState {
             state: live.state.clone(),
             window: live.window.clone(),
+            watches: WatchIndex::default(),
         };
         Keyspace::with(self.0.name.clone(), ledger.clone(), ledger.clone(), live)
     }
@@ -163,9 +162,29 @@ impl Keyspace {
 
     /// Watches the events after `after`.
     pub fn watch(&self, after: Revision) -> Result<Watch, Expired> {
-        let bell = self.0.bell.subscribe();
-        self.0.live.read().window.reaches(after)?;
-        Ok(Watch::new(self.clone(), bell, after))
+        self.watch_scope(after, WatchScope::Everything)
+    }
+
+    /// Watches the events of `scope` after `after`. Other events cost it nothing.
+    ///
+    /// # Panics
+    /// If a prefix does not end with a slash.
+    pub fn watch_scope(&self, after: Revision, scope: WatchScope) -> Result<Watch, Expired> {
+        if let WatchScope::Prefix(prefix) = &scope {
+            assert!(prefix.ends_with('/'), "a prefix ends with a slash");
+        }
+        // All events in the window are visible, so that no notification of them is still to come.
+        let _gate = self.0.ledger.still();
+        let mut live = self.0.live.write();
+        live.window.reaches(after)?;
+        let group = live.watches.join(&scope);
+        let joined = live.window.last();
+        Ok(Watch::new(self.clone(), scope, group, (joined, after)))
+    }
+
+    /// A watch of `scope` ends.
+    pub(crate) fn leave(&self, scope: &WatchScope) {
+        self.0.live.write().watches.leave(scope);
     }
 
     /// The bytes of all values that were ever replaced or deleted here: how much it grew since is what a reader of an old
@@ -191,7 +210,7 @@ impl Keyspace {
             n_published: live.window.n_pushed,
             superseded: live.window.bytes(),
             snapshots,
-            watches: self.0.bell.receiver_count(),
+            watches: live.watches.n_watches(),
             decode_errors: self.0.decode_errors.load(Ordering::Relaxed),
         }
     }
@@ -207,6 +226,31 @@ impl Keyspace {
         let live = self.0.live.read();
         live.window.reaches(after)?;
         Ok(live.window.between(after, until, limit))
+    }
+
+    /// As [`events_after`](Self::events_after), but only what `concerns` a watch of `group`.
+    pub(crate) fn group_events_after(
+        &self,
+        group: &WatchGroup,
+        after: Revision,
+        limit: usize,
+        concerns: impl Fn(&Event) -> bool,
+    ) -> Result<Vec<Event>, Expired> {
+        let until = self.0.ledger.revision();
+        let live = self.0.live.read();
+        let revisions = group.between(after, until, live.window.floor(), limit)?;
+        let events = revisions.into_iter().flat_map(|at| live.window.at(at));
+        Ok(events.filter(|event| concerns(event)).cloned().collect())
+    }
+
+    /// The latest revision until which nothing happened to `group` after `seen`.
+    pub(crate) fn group_quiet_until(&self, group: &WatchGroup, seen: Revision) -> Revision {
+        let until = self.0.ledger.revision();
+        let live = self.0.live.read();
+        match group.between(seen, until, live.window.floor(), 1) {
+            Ok(unseen) if unseen.is_empty() => seen.max(until),
+            _ => seen,
+        }
     }
 
     /// The latest revision until which nothing happened here after `seen`.
@@ -243,7 +287,13 @@ impl Keyspace {
         events: impl IntoIterator<Item = Event>,
     ) -> Arc<KeyspaceState> {
         let mut live = self.0.live.write();
-        events.into_iter().for_each(|event| live.window.push(event));
+        let PublishedState {
+            window, watches, ..
+        } = &mut *live;
+        for event in events {
+            watches.push(&event, window.floor());
+            window.push(event);
+        }
         mem::replace(&mut live.state, state)
     }
 
@@ -255,6 +305,7 @@ impl Keyspace {
     ) -> Arc<KeyspaceState> {
         let mut live = self.0.live.write();
         live.window.restart(revision);
+        live.watches.restart(revision);
         mem::replace(&mut live.state, state)
     }
 
@@ -283,7 +334,10 @@ impl Keyspace {
     pub(crate) fn settle(&self) {
         let state = self.state();
         self.0.retained.lock().prune(&state);
-        self.0.bell.send_replace(());
+        let concerned = self.0.live.write().watches.take_concerned();
+        for group in concerned {
+            group.notify().notify_waiters();
+        }
     }
 
     fn rebuild(&self, revision: Revision) -> Result<Arc<KeyspaceState>, Expired> {

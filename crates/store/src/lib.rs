@@ -22,7 +22,7 @@
 //! In the order of a write: `write` (transactions), `engine` (what decides and keeps them; `memory`, `disk_engine`, and the
 //! crate `mizzen-etcd`), `sequencer` (checks and orders them), `journal` and `disk` (make them durable, encrypted by
 //! `encryption`; `load` reads them at start), `feed` (publishes what another process decided, read with a `codec`), `state`
-//! and `window` (what is published), `snapshot` and `watch` (how it is read).
+//! and `window` (what is published), `watch_index` (which watches are notified), `snapshot` and `watch` (how it is read).
 //!
 //! Invariant: nothing here parses a value, knows a kind or reads a clock.
 //! Invariant: what a reader sees was durable first.
@@ -58,6 +58,7 @@ mod window;
 
 mod snapshot;
 mod watch;
+mod watch_index;
 
 pub use codec::{Codec, EncodedRecord};
 pub use disk::{CreatedRecord, backup, create};
@@ -73,5 +74,6 @@ pub use revision::Revision;
 pub use snapshot::Snapshot;
 pub use store::{Options, Store};
 pub use watch::{Expired, Watch};
+pub use watch_index::WatchScope;
 pub use window::{Event, EventKind, WindowLimits};
 pub use write::{Draft, Expect, Write, WriteError, WriteOperation};

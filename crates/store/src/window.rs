@@ -154,6 +154,27 @@ impl Window {
         }
     }
 
+    /// The newest revision of which something may be forgotten.
+    pub(crate) fn floor(&self) -> Revision {
+        self.floor
+    }
+
+    /// The revision of the last event, or that at which history begins.
+    pub(crate) fn last(&self) -> Revision {
+        self.events
+            .back()
+            .map_or(self.floor, |event| event.revision)
+    }
+
+    /// The events of one transaction.
+    pub(crate) fn at(&self, revision: Revision) -> impl Iterator<Item = &Event> {
+        let start = self
+            .events
+            .partition_point(|event| event.revision < revision);
+        let events = self.events.range(start..);
+        events.take_while(move |event| event.revision == revision)
+    }
+
     /// The events in `(after, until]`: about `limit`, but never a part of a transaction, so that the last
     /// event's revision is a place to go on from.
     pub(crate) fn between(&self, after: Revision, until: Revision, limit: usize) -> Vec<Event> {
@@ -222,6 +243,15 @@ impl WindowLimits {
 }
 
 impl Event {
+    /// The terms of the record after the change and before it. One that it keeps may be there twice.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = &Arc<str>> {
+        let before = self.previous.as_ref();
+        // Most changes leave the terms as they were, and then both are one allocation.
+        let before = before.filter(|before| !Arc::ptr_eq(&before.terms, &self.record.terms));
+        let before = before.into_iter().flat_map(|before| before.terms.iter());
+        self.record.terms.iter().chain(before)
+    }
+
     /// The bytes that this change took out of the live state, or that were never in it.
     pub(crate) fn superseded(&self) -> u64 {
         let previous = self

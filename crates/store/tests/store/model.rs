@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use mizzen_store::{
-    Draft, Event, EventKind, Expect, Options, Record, Revision, Snapshot, Store, Watch,
-    WindowLimits, Write, WriteError, WriteOperation,
+    Draft, Event, EventKind, Expect, Expired, Options, Record, Revision, Snapshot, Store, Watch,
+    WatchScope, WindowLimits, Write, WriteError, WriteOperation,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -21,13 +21,34 @@ const KEYS: [&str; 6] = ["a/1", "a/2", "b/1", "b/c/1", "b/c/2", "c"];
 const TERMS: [&str; 3] = ["app=db", "app=web", "tier=1"];
 const PREFIXES: [&str; 6] = ["", "a/", "b/", "b/c/", "b", "x/"];
 const MAX_EVENTS: usize = 6;
+const SCOPES: usize = 7;
+
+/// What a follower mirrors: the first keys, prefixes and terms.
+fn scope(number: usize) -> WatchScope {
+    match number {
+        0 => WatchScope::Everything,
+        1 | 2 => WatchScope::Key(KEYS[3 * number - 3].into()),
+        3 | 4 => WatchScope::Prefix(PREFIXES[2 * number - 5].into()),
+        _ => WatchScope::Term(TERMS[number - 5].into()),
+    }
+}
+
+/// Whether a record is in a scope, told from the model.
+fn is_inside(scope: &WatchScope, key: &str, version: &Version) -> bool {
+    match scope {
+        WatchScope::Everything => true,
+        WatchScope::Key(wanted) => key == &**wanted,
+        WatchScope::Prefix(prefix) => key.starts_with(&**prefix),
+        WatchScope::Term(term) => version.terms.iter().any(|own| *own == **term),
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
     Commit(Vec<Entry>),
     Expire(u64),
-    /// Begins to mirror a space by list and watch.
-    Follow(usize),
+    /// Begins to mirror the scope with this number by list and watch, from this many revisions ago on.
+    Follow(usize, usize, u64),
     /// Tells followers what happened.
     CatchUp,
     /// Looks at a space as it was this many revisions ago, and keeps what it sees.
@@ -98,7 +119,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => vec(entry(), 1..4).prop_map(Step::Commit),
         1 => (0..20_u64).prop_map(Step::Expire),
-        2 => (0..2_usize).prop_map(Step::Follow),
+        2 => (0..2_usize, 0..SCOPES, 0..4_u64)
+            .prop_map(|(space, scope, back)| Step::Follow(space, scope, back)),
         2 => Just(Step::CatchUp),
         2 => (0..2_usize, 0..12_u64).prop_map(|(space, back)| Step::LookBack(space, back)),
         1 => (0..2_usize).prop_map(Step::Retain),
@@ -118,11 +140,11 @@ struct Version {
 
 type Content = BTreeMap<String, Version>;
 
-/// The content of both spaces at one revision, and how many events of the last transaction led there.
+/// The content of both spaces at one revision, and the keys that the last transaction changed.
 #[derive(Clone, Debug, Default)]
 struct Moment {
     spaces: [Content; 2],
-    n_events: [usize; 2],
+    changed: [Vec<String>; 2],
 }
 
 struct Model {
@@ -132,12 +154,17 @@ struct Model {
     n_values: u64,
 }
 
-/// A reader that mirrors a space.
+/// A reader that mirrors a scope of a space.
 struct Follower {
     space: usize,
+    scope: WatchScope,
     watch: Watch,
+    /// A watch of everything from the same revision, until it expires.
+    unscoped: Option<Watch>,
     mirror: Content,
     seen: Revision,
+    /// The last revision when it began.
+    began: u64,
 }
 
 impl Model {
@@ -161,12 +188,36 @@ impl Model {
     fn floor(&self, space: usize) -> u64 {
         let mut n_events = 0;
         for revision in (self.opened as usize + 1..self.history.len()).rev() {
-            n_events += self.history[revision].n_events[space];
+            n_events += self.history[revision].changed[space].len();
             if n_events > MAX_EVENTS {
                 return revision as u64;
             }
         }
         self.opened
+    }
+
+    /// The content of a scope at a revision.
+    fn inside(&self, space: usize, scope: &WatchScope, revision: u64) -> Content {
+        let mut content = self.history[revision as usize].spaces[space].clone();
+        content.retain(|key, version| is_inside(scope, key, version));
+        content
+    }
+
+    /// Whether an event of a scope after `seen` may have been forgotten.
+    fn has_forgotten(&self, space: usize, scope: &WatchScope, seen: u64) -> bool {
+        (seen + 1..=self.floor(space)).any(|revision| {
+            let around =
+                [revision - 1, revision].map(|at| &self.history[at as usize].spaces[space]);
+            let is_concerned = |key: &String| {
+                let versions = around.iter().filter_map(|content| content.get(key));
+                versions
+                    .into_iter()
+                    .any(|version| is_inside(scope, key, version))
+            };
+            self.history[revision as usize].changed[space]
+                .iter()
+                .any(is_concerned)
+        })
     }
 
     /// What the store should answer, and the moment that it should lead to.
@@ -202,7 +253,7 @@ impl Model {
     fn after(&mut self, entries: &[Entry]) -> Moment {
         let revision = self.revision() + 1;
         let mut moment = Moment {
-            n_events: [0; 2],
+            changed: Default::default(),
             ..self.now().clone()
         };
         for entry in entries {
@@ -214,7 +265,7 @@ impl Model {
                 What::Delete => drop(content.remove(entry.key)),
                 What::Check => continue,
             }
-            moment.n_events[entry.space] += 1;
+            moment.changed[entry.space].push(entry.key.into());
         }
         moment
     }
@@ -231,11 +282,11 @@ impl Model {
         expired.sort();
         for (space, _, key) in &expired {
             let mut moment = Moment {
-                n_events: [0; 2],
+                changed: Default::default(),
                 ..self.now().clone()
             };
             moment.spaces[*space].remove(key);
-            moment.n_events[*space] = 1;
+            moment.changed[*space].push(key.clone());
             self.history.push(moment);
         }
         expired.len()
@@ -360,49 +411,93 @@ fn check_present(store: &Store, model: &Model) {
 }
 
 impl Follower {
-    fn new(store: &Store, space: usize) -> Follower {
+    /// A follower of `scope` from `from` on; none if that was forgotten.
+    fn new(
+        store: &Store,
+        model: &Model,
+        space: usize,
+        scope: WatchScope,
+        from: u64,
+    ) -> Option<Follower> {
         let handle = store.keyspace(SPACES[space]);
-        let snapshot = handle.snapshot();
-        let watch = handle.watch(snapshot.at()).unwrap();
-        Follower {
+        let seen = Revision(from);
+        let Ok(watch) = handle.watch_scope(seen, scope.clone()) else {
+            assert!(from < model.floor(space), "refused too early");
+            return None;
+        };
+        Some(Follower {
             space,
             watch,
-            mirror: content(&snapshot),
-            seen: snapshot.at(),
-        }
+            unscoped: handle.watch(seen).ok(),
+            mirror: model.inside(space, &scope, from),
+            scope,
+            seen,
+            began: model.revision(),
+        })
     }
 
     /// Returns whether the follower still follows.
     fn catch_up(&mut self, model: &Model) -> bool {
-        let events = match self.watch.ready() {
+        let events = match unseen(&mut self.watch) {
             Ok(events) => events,
             Err(expired) => {
-                assert!(
-                    expired.requested.0 < model.floor(self.space),
-                    "expired too early"
-                );
+                let is_early = match expired.requested.0 < self.began {
+                    true => expired.requested.0 >= model.floor(self.space),
+                    false => !model.has_forgotten(self.space, &self.scope, expired.requested.0),
+                };
+                assert!(!is_early, "{:?} expired too early", self.scope);
                 return false;
             }
         };
+        self.compare(&events);
         events.into_iter().for_each(|event| self.apply(event));
-        assert_eq!(
-            self.mirror,
-            model.now().spaces[self.space],
-            "a gap or a repeat"
-        );
+        let expected = model.inside(self.space, &self.scope, model.revision());
+        assert_eq!(self.mirror, expected, "a gap or a repeat");
         assert_eq!(self.watch.progress().0, model.revision());
         true
+    }
+
+    /// A watch of everything has the same events of the scope.
+    fn compare(&mut self, events: &[Event]) {
+        let Some(unscoped) = &mut self.unscoped else {
+            return;
+        };
+        let Ok(mut all) = unseen(unscoped) else {
+            self.unscoped = None;
+            return;
+        };
+        all.retain(|event| {
+            let before = event.previous.iter();
+            let mut records = before.chain([&event.record]);
+            records.any(|record| is_inside(&self.scope, &record.key, &version(record)))
+        });
+        assert_eq!(format!("{events:?}"), format!("{all:?}"));
     }
 
     fn apply(&mut self, event: Event) {
         assert!(event.revision >= self.seen && event.record.revision == event.revision);
         self.seen = event.revision;
         let key = event.record.key.to_string();
-        let previous = match event.kind {
-            EventKind::Put => self.mirror.insert(key, version(&event.record)),
-            EventKind::Delete => self.mirror.remove(&key),
+        let now = version(&event.record);
+        let stays = event.kind == EventKind::Put && is_inside(&self.scope, &key, &now);
+        let before = event.previous.map(|before| version(&before));
+        let before = before.filter(|before| is_inside(&self.scope, &key, before));
+        let previous = match stays {
+            true => self.mirror.insert(key, now),
+            false => self.mirror.remove(&key),
         };
-        assert_eq!(event.previous.map(|previous| version(&previous)), previous);
+        assert_eq!(before, previous);
+    }
+}
+
+/// All events that are there and have not been returned.
+fn unseen(watch: &mut Watch) -> Result<Vec<Event>, Expired> {
+    let mut all = Vec::new();
+    loop {
+        match watch.ready()? {
+            events if events.is_empty() => return Ok(all),
+            events => all.extend(events),
+        }
     }
 }
 
@@ -424,7 +519,16 @@ async fn run(mut rig: Rig, steps: Vec<Step>) {
             Step::Expire(now) => {
                 assert_eq!(rig.store.expire(now).await.unwrap(), model.expire(now))
             }
-            Step::Follow(space) => followers.push(Follower::new(&rig.store, space)),
+            Step::Follow(space, number, back) => {
+                let from = model.revision().saturating_sub(back);
+                followers.extend(Follower::new(
+                    &rig.store,
+                    &model,
+                    space,
+                    scope(number),
+                    from,
+                ));
+            }
             Step::CatchUp => followers.retain_mut(|follower| follower.catch_up(&model)),
             Step::LookBack(space, back) => look_back(&rig.store, &model, space, back),
             Step::Retain(space) => {
