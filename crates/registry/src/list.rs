@@ -42,6 +42,17 @@ impl Selection {
         Some(Key::new(namespace, name))
     }
 
+    /// An index term of every object that can be selected, if the selectors demand one.
+    pub(crate) fn index_term(&self, resource: &Resource) -> Option<Arc<str>> {
+        let (kind, labels) = (resource.stored(), &self.labels);
+        match resource.is_custom() {
+            // Labels are equal in all versions if no webhook converts them; fields are not.
+            true => required_term(kind, labels, &FieldSelector::default())
+                .filter(|_| resource.converts_locally()),
+            false => required_term(kind, labels, &self.fields),
+        }
+    }
+
     fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -376,19 +387,12 @@ impl<'a> Candidates<'a> {
         selection: &Selection,
         after: Option<&str>,
     ) -> Candidates<'a> {
-        let (kind, labels) = (resource.stored(), &selection.labels);
-        let term = match resource.is_custom() {
-            // Labels are equal in all versions if no webhook converts them; fields are not.
-            true => required_term(kind, labels, &FieldSelector::default())
-                .filter(|_| resource.converts_locally()),
-            false => required_term(kind, labels, &selection.fields),
-        };
         Candidates {
             snapshot,
             prefix: Key::prefix(&selection.namespace),
             after: after.map(str::to_owned),
             only: selection.only(resource.kind()).map(|key| key.stored()),
-            term,
+            term: selection.index_term(resource),
         }
     }
 

@@ -1,19 +1,20 @@
 //! Watches an object or a collection.
 //!
 //! A watch has no queue: it is a cursor into the watch window of the store, which it reads when its client has
-//! room. A watch that falls out of the window ends with an error.
+//! room. A watch that falls out of the window ends with an error. A watch of one object, of one namespace, or of objects
+//! with one label or indexed field is notified of events that concern it only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mizzen_object::Status;
-use mizzen_store::{EventKind, Record, Revision};
+use mizzen_store::{EventKind, Record, Revision, WatchScope};
 
 use crate::fresh::Freshness;
 use crate::get::converter_required;
 use crate::header::{matches, matches_object};
 use crate::list::select_any;
-use crate::{Object, Registry, Resource, Selection, parse_version};
+use crate::{Key, Object, Registry, Resource, Selection, parse_version};
 
 /// The options of a watch.
 #[derive(Debug, Clone, Default)]
@@ -103,7 +104,7 @@ impl Registry {
         };
         let inner = resource
             .space()
-            .watch(after)
+            .watch_scope(after, scope(resource, &selection))
             .map_err(|expired| too_old(expired.requested, expired.oldest))?;
         Ok(ResourceWatch {
             resource: resource.clone(),
@@ -192,6 +193,21 @@ impl ResourceWatch {
                 .key
                 .strip_prefix(namespace.as_str())
                 .is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+/// What has every object that can be selected, as narrow as the store can tell. Kubernetes: a watch has one scope or one
+/// trigger value (apiserver/pkg/storage/cacher/cacher.go, `Watch`).
+fn scope(resource: &Resource, selection: &Selection) -> WatchScope {
+    if let Some(key) = selection.only(resource.kind()) {
+        return WatchScope::Key(key.stored());
+    }
+    if let Some(term) = selection.index_term(resource) {
+        return WatchScope::Term(term);
+    }
+    match selection.namespace.as_str() {
+        "" => WatchScope::Everything,
+        namespace => WatchScope::Prefix(Key::prefix(namespace).into()),
     }
 }
 

@@ -298,7 +298,8 @@ pub(crate) fn draft(resource: &Resource, text: &str) -> Value {
     draft
 }
 
-struct Edit<F>(F);
+/// A change that a closure makes.
+pub(crate) struct Edit<F>(pub(crate) F);
 
 impl<F: FnMut(Option<&Value>) -> Value + Send> UpdateFn for Edit<F> {
     fn apply<'a>(
@@ -342,7 +343,7 @@ pub(crate) async fn next_events(watch: &mut ResourceWatch, n: usize) -> Vec<Stri
     seen
 }
 
-fn show(event: &WatchEvent) -> String {
+pub(crate) fn show(event: &WatchEvent) -> String {
     match event {
         WatchEvent::Object(change, object) => {
             let value = object.value();
