@@ -691,7 +691,12 @@ impl ControlPlane {
             served.map_err(|error| ComposeError::Bootstrap(error.to_string()))?;
         }
         let uid = cluster_uid(server).await.map_err(ComposeError::Bootstrap)?;
-        let candidate = LeaderCandidate::for_cluster(&uid).with_metrics(server.metrics());
+        // Alone on its data, a process continues as the one before it. Others on a shared store may run at the same time.
+        let candidate = match state.store.is_shared() {
+            true => LeaderCandidate::for_process(),
+            false => LeaderCandidate::for_cluster(&uid),
+        };
+        let candidate = candidate.with_metrics(server.metrics());
         let informers = Arc::new(control_loops::informers(server));
         let ControlPlane {
             nodes,

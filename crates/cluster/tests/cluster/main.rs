@@ -30,6 +30,7 @@ mod definitions;
 mod encryption;
 mod envtest;
 mod failing_disk;
+mod failover;
 mod full_disk;
 mod handbook;
 mod harnesses;
