@@ -4,12 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
+use mizzen_apiserver::Server;
 use mizzen_apiserver::clock::SystemRandom;
 use mizzen_etcd::EngineOptions;
-use mizzen_registry::{Draft, Expect, Registry, StorageCodec, Write};
-use mizzen_value::clock::Clock;
+use mizzen_registry::{Draft, Expect, Registry, StorageCodec, Store, Write};
+use mizzen_value::clock::{Clock, Random};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -21,6 +22,8 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 const N_SERVICES: usize = 40;
+/// How many random bytes the suffix of a generated name has.
+const SUFFIX_BYTES: usize = 5;
 
 /// Two servers on one etcd.
 struct Servers {
@@ -301,19 +304,78 @@ impl Clock for TestClock {
     }
 }
 
+/// A server in this process, and its store.
+async fn serve_in_process(
+    etcd: &Cluster,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+) -> (Store, Server) {
+    let codec = StorageCodec::new("/registry", mizzen_kinds::catalog().stored_kinds())
+        .with_keyspace("ranges", &mizzen_kinds::range_allocation());
+    let options = EngineOptions::new(Arc::new(codec), Arc::new(WallClock));
+    let store = mizzen_etcd::store(etcd.client(), options);
+    let registry = Registry::new(store.clone(), clock, random);
+    let server = mizzen_controlplane::server(registry, mizzen_controlplane::Options::default());
+    store.filled().await;
+    server.start().await;
+    (store, server)
+}
+
+/// Random bytes, except that the next suffixes of generated names are equal.
+#[derive(Default)]
+struct EqualSuffixes(AtomicUsize);
+
+impl Random for EqualSuffixes {
+    fn fill(&self, bytes: &mut [u8]) {
+        let is_suffix = bytes.len() == SUFFIX_BYTES;
+        let take = |left: usize| left.checked_sub(1);
+        let ordering = Ordering::Relaxed;
+        match is_suffix && self.0.fetch_update(ordering, ordering, take).is_ok() {
+            true => bytes.fill(0),
+            false => SystemRandom.fill(bytes),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_generated_name_that_the_other_server_has_used_is_replaced_by_another() {
+    for etcd in installed() {
+        let etcd = etcd.start(Options::default()).await;
+        let randoms = [(); 2].map(|()| Arc::new(EqualSuffixes::default()));
+        let (_, first) =
+            serve_in_process(&etcd, Arc::new(TestClock::default()), randoms[0].clone()).await;
+        let (_, second) =
+            serve_in_process(&etcd, Arc::new(TestClock::default()), randoms[1].clone()).await;
+        let create = async |server: &Server, path: &str, metadata: Value| {
+            let object = json!({ "metadata": metadata }).to_string();
+            let object = mizzen_value::json::parse(object.as_bytes()).unwrap();
+            let (code, answer) = server.ask("POST", path, Some(&object)).await;
+            (code, answer["metadata"]["name"].str().to_owned())
+        };
+        create(&first, "/api/v1/namespaces", json!({ "name": "default" })).await;
+        let prefix = json!({ "generateName": "a-" });
+        // The eighth attempt has a name of its own; one attempt more is not made.
+        for (n_equal, n_left, code) in [(7, 0, 201), (9, 1, 409)] {
+            randoms[0].0.store(1, Ordering::Relaxed);
+            let taken = create(&first, CONFIG_MAPS, prefix.clone()).await;
+            if n_equal == 7 {
+                assert_eq!(taken, (201, "a-bbbbb".to_owned()));
+            }
+            randoms[1].0.store(n_equal, Ordering::Relaxed);
+            let (found, name) = create(&second, CONFIG_MAPS, prefix.clone()).await;
+            assert_eq!(found, code, "{name}");
+            assert_ne!(name, "a-bbbbb");
+            assert_eq!(randoms[1].0.load(Ordering::Relaxed), n_left);
+        }
+    }
+}
+
 #[tokio::test]
 async fn repairs_release_what_a_stopped_server_has_left() {
     for etcd in installed() {
         let etcd = etcd.start(Options::default()).await;
-        let codec = StorageCodec::new("/registry", mizzen_kinds::catalog().stored_kinds())
-            .with_keyspace("ranges", &mizzen_kinds::range_allocation());
-        let options = EngineOptions::new(Arc::new(codec), Arc::new(WallClock));
-        let store = mizzen_etcd::store(etcd.client(), options);
         let clock = Arc::new(TestClock::default());
-        let registry = Registry::new(store.clone(), clock.clone(), Arc::new(SystemRandom));
-        let server = mizzen_controlplane::server(registry, mizzen_controlplane::Options::default());
-        store.filled().await;
-        server.start().await;
+        let (store, server) = serve_in_process(&etcd, clock.clone(), Arc::new(SystemRandom)).await;
         let create = async |path: &str, object: Value| {
             let object = mizzen_value::json::parse(object.to_string().as_bytes()).unwrap();
             let (code, answer) = server.ask("POST", path, Some(&object)).await;
