@@ -385,6 +385,16 @@ impl Catalog {
         *self.custom.write() = Arc::new(snapshot);
     }
 
+    /// The groups and versions of all definitions.
+    pub(crate) fn defined_versions(&self) -> HashSet<(Str, Str)> {
+        let custom = self.custom();
+        let versions = custom.iter().flat_map(|definition| {
+            let versions = definition.versions.iter();
+            versions.map(|version| (definition.group.clone(), version.name.clone()))
+        });
+        versions.collect()
+    }
+
     /// The definition of this name.
     pub(crate) fn definition(&self, name: &str) -> Option<Arc<CustomDefinition>> {
         let (plural, group) = name.split_once('.')?;

@@ -1,7 +1,7 @@
 //! The handler chain: the order of all filters that a request passes. It is here and nowhere else.
 //!
 //! panic recovery → audit ID → CORS → request info → authentication → audit → metrics → deadline → impersonation →
-//! priority and fairness → authorization → aggregation → body → verb or non-resource path → compression → headers.
+//! priority and fairness → authorization → peer proxy → aggregation → body → verb or non-resource path → compression → headers.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::recover::Recover;
 use crate::request::{Request, RequestInfo, RequestQuery, RequestTarget};
 use crate::response::{self, Accept, Response, ResponseLease};
 use crate::server::ServerParts;
-use crate::{audit, authorization, flowcontrol, non_resource, verbs};
+use crate::{audit, authorization, flowcontrol, non_resource, peer_proxy, verbs};
 
 /// The header with the audit ID of a request.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -250,6 +250,9 @@ async fn handle_authenticated(
     }
     if let Err(denial) = authorization::authorize_request(server, request).await {
         return Ok(denial.into_response(request, |status| forbidden(server, request, status)));
+    }
+    if let Some(answer) = peer_proxy::proxy_request(server, request).await {
+        return answer;
     }
     let local = match aggregation::other_server(server, &request.info) {
         Some(OtherServer::Remote(other)) => {

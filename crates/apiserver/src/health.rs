@@ -93,11 +93,20 @@ pub(crate) const AGGREGATE: [&str; 9] = [
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// The boot sequence of a kube-apiserver, in its order.
-pub fn kube_apiserver_boot_sequence() -> Vec<&'static str> {
-    const CONTROL_PLANE: [&str; 13] = [
+/// The boot sequence of [`Server::follow_peers`](crate::Server::follow_peers).
+pub(crate) const PEERS: [&str; 3] = [
+    "poststarthook/mixed-version-proxy-handler",
+    "poststarthook/local-discovery-cache-sync",
+    "poststarthook/peer-discovery-workers",
+];
+
+/// The boot sequence of a kube-apiserver, in its order. Only one that proxies requests to peers has steps for that.
+pub fn kube_apiserver_boot_sequence(proxies_to_peers: bool) -> Vec<&'static str> {
+    const PEER_ENDPOINT: [&str; 2] = [
         "poststarthook/start-system-namespaces-controller",
         "poststarthook/peer-endpoint-reconciler-controller",
+    ];
+    const CONTROL_PLANE: [&str; 11] = [
         "poststarthook/start-cluster-authentication-info-controller",
         "poststarthook/start-kube-apiserver-identity-lease-controller",
         "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
@@ -110,7 +119,16 @@ pub fn kube_apiserver_boot_sequence() -> Vec<&'static str> {
         "poststarthook/bootstrap-controller",
         "poststarthook/start-kubernetes-service-cidr-controller",
     ];
-    [&START[..], &DEFINITIONS, &CONTROL_PLANE, &AGGREGATE].concat()
+    let peers: &[&str] = if proxies_to_peers { &PEERS } else { &[] };
+    [
+        &START[..],
+        &DEFINITIONS,
+        &PEER_ENDPOINT,
+        peers,
+        &CONTROL_PLANE,
+        &AGGREGATE,
+    ]
+    .concat()
 }
 
 /// The completed checks of the boot sequence. None fails again.

@@ -186,6 +186,7 @@ pub(crate) struct ServerMetrics {
     inflight: [AtomicI64; 2],
     watches: Mutex<BTreeMap<WatchedResource, Arc<AtomicI64>>>,
     events: Mutex<BTreeMap<WatchedResource, Arc<AtomicI64>>>,
+    nopeer_discovery: AtomicU64,
     /// Connections that ended before TLS was set up.
     pub tls_handshake_errors: AtomicU64,
 }
@@ -253,6 +254,7 @@ impl ServerMetrics {
             inflight: Default::default(),
             watches: Mutex::default(),
             events: Mutex::default(),
+            nopeer_discovery: AtomicU64::default(),
             tls_handshake_errors: AtomicU64::default(),
         }
     }
@@ -295,6 +297,11 @@ impl ServerMetrics {
                 .or_insert_with(|| Histogram::new(&SIZES))
                 .observe(size as f64);
         }
+    }
+
+    /// Counts a request for the discovery of this server alone.
+    pub(crate) fn count_nopeer_discovery(&self) {
+        self.nopeer_discovery.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes a request for a deprecated API.
@@ -344,6 +351,7 @@ impl ServerMetrics {
         self.durations.lock().clear();
         self.sizes.lock().clear();
         self.terminations.lock().clear();
+        self.nopeer_discovery.store(0, Ordering::Relaxed);
         self.tls_handshake_errors.store(0, Ordering::Relaxed);
         self.events
             .lock()
@@ -365,6 +373,9 @@ impl ServerMetrics {
         self.admission.collect(out);
         self.deprecated.collect(out);
         self.watch_lists.collect(out);
+        if let Some(peers) = &server.peer_proxy {
+            peers.collect(out);
+        }
         collect_version(out);
         server.authorization.collect(out);
         server.options.metrics.collect(out);
@@ -412,6 +423,11 @@ impl ServerMetrics {
             "Connections that ended before TLS was set up.",
         )
         .add(&[], self.tls_handshake_errors.load(Ordering::Relaxed));
+        out.counter(
+            "aggregator_discovery_nopeer_requests_total",
+            "Requests for the aggregated discovery of this server alone.",
+        )
+        .add(&[], self.nopeer_discovery.load(Ordering::Relaxed));
         out.gauge(
             "process_start_time_seconds",
             "When the server started, in Unix seconds.",

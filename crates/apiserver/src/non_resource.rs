@@ -18,7 +18,9 @@ use crate::health;
 use crate::log_files;
 use crate::openid;
 use crate::request::Request;
-use crate::response::{self, Accept, Response, ResponseEncoding, clauses};
+use crate::response::{
+    self, Accept, AggregatedDiscoveryAccept, Response, ResponseEncoding, clauses,
+};
 use crate::server::ServerParts;
 
 /// The paths besides API groups and their versions.
@@ -292,10 +294,15 @@ fn discovery_root(
         true => response::negotiate_aggregated_discovery(&request.headers, &request.query, core),
         false => None,
     };
-    if let Some(accept) = aggregated {
+    if let Some(AggregatedDiscoveryAccept { accept, is_nopeer }) = aggregated {
         let chosen = groups.iter().filter(|group| group.name.is_empty() == core);
         let mut value = discovery::aggregated(chosen);
         aggregation::mark_stale(server, &mut value);
+        match &server.peer_proxy {
+            _ if is_nopeer => server.metrics.count_nopeer_discovery(),
+            Some(peers) if !core => value = peers.merge(value),
+            _ => {}
+        }
         let accept = Accept {
             audited: request.record.wants_response(),
             ..accept

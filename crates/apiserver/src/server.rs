@@ -37,6 +37,7 @@ use crate::extend::{Extensions, NonResourceHandlers};
 use crate::flowcontrol;
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
 use crate::metrics::ServerMetrics;
+use crate::peer_proxy::{PeerProxy, PeerProxyOptions};
 use crate::response::Response;
 use crate::verbs::WatchFrameCache;
 use crate::zpages::Zpages;
@@ -95,6 +96,8 @@ pub struct Options {
     pub zpages: Option<Zpages>,
     /// Answers calls of admission and conversion webhooks in place of the network.
     pub webhook_interceptor: Option<Arc<dyn InterceptWebhook>>,
+    /// How requests are proxied to peers; none if they are not.
+    pub peer_proxy: Option<PeerProxyOptions>,
 }
 
 impl Options {
@@ -148,6 +151,7 @@ impl Default for Options {
             component: None,
             zpages: None,
             webhook_interceptor: None,
+            peer_proxy: None,
         }
     }
 }
@@ -202,6 +206,7 @@ pub struct ServerParts {
     pub(crate) webhooks: Webhooks,
     pub(crate) policies: AdmissionPolicies,
     pub(crate) aggregation: Aggregation,
+    pub(crate) peer_proxy: Option<PeerProxy>,
     pub(crate) audit: Arc<Audit>,
     /// How the server is set up.
     pub options: Options,
@@ -249,6 +254,7 @@ impl Server {
         let webhooks = Webhooks::new(registration);
         let policies = AdmissionPolicies::new(registration);
         let aggregation = Aggregation::new(&catalog);
+        let peer_proxy = PeerProxy::new(&registry, options.peer_proxy.clone());
         let roles = |plural: &str| catalog.get("rbac.authorization.k8s.io", "v1", plural);
         let access = AuthorizationOptions {
             authorizers: options.authorizers.clone(),
@@ -289,6 +295,7 @@ impl Server {
             webhooks,
             policies,
             aggregation,
+            peer_proxy,
             audit,
             options,
             extensions,

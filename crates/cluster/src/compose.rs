@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::future::{OptionFuture, join_all};
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
 use mizzen_apiserver::listen::{SecureServing, listen};
-use mizzen_apiserver::{ClientIdentity, HealthCheck, Http, NonResourceHandlers, Server, Zpages};
+use mizzen_apiserver::{
+    ClientIdentity, HealthCheck, Http, NonResourceHandlers, PeerProxyOptions, Server, Zpages,
+};
 use mizzen_authentication::{Authorities, TrustedAuthorities};
 use mizzen_bootstrap::kubeconfig::kubeconfig;
 use mizzen_bootstrap::loopback_client::cluster_uid;
@@ -384,6 +386,7 @@ struct ParsedArgs {
     admission: Admission,
     authorizer: ConfiguredAuthorizer,
     service_ranges: Vec<Cidr>,
+    peer_proxy: Option<PeerProxyOptions>,
 }
 
 impl ParsedArgs {
@@ -407,6 +410,9 @@ impl ParsedArgs {
             admission,
             authorizer: args.authorization.authorization()?,
             service_ranges: args.services.ranges()?,
+            peer_proxy: args
+                .peers
+                .proxy(&api_server_id(), args.storage.uses_etcd())?,
         })
     }
 
@@ -420,6 +426,7 @@ impl ParsedArgs {
         let service_accounts = args.service_accounts.service_accounts()?;
         let server = mizzen_apiserver::Options {
             advertise: address.to_string(),
+            peer_proxy: self.peer_proxy.clone(),
             request_timeout: args.serving.request_timeout(),
             min_request_timeout: args.serving.min_request_timeout(),
             http: self.http.clone(),
@@ -436,7 +443,9 @@ impl ParsedArgs {
             service_accounts,
             authorization: self.authorizer.authorization.clone(),
             health: state.health_checks(args),
-            boot_sequence: mizzen_apiserver::kube_apiserver_boot_sequence(),
+            boot_sequence: mizzen_apiserver::kube_apiserver_boot_sequence(
+                self.peer_proxy.is_some(),
+            ),
             audit: args.audit.setup()?,
             concurrency: args.fairness.concurrency()?,
             external_hostname: args.serving.external_hostname.clone(),
@@ -489,6 +498,13 @@ impl ParsedArgs {
         Ok(ServerLocation {
             service_ranges: self.service_ranges.clone(),
             service,
+            peer_address: match args.peers.advertised() {
+                Some(address) => Some(address),
+                None => {
+                    let ip = args.serving.public_address(address.ip());
+                    ip.map(|ip| SocketAddr::new(ip, address.port()))
+                }
+            },
         })
     }
 
@@ -563,6 +579,7 @@ impl PersistentState {
         let bootstrapped = bootstrap(&server, location, trusted).await;
         bootstrapped.map_err(ComposeError::Bootstrap)?;
         server.aggregate().await.map_err(ComposeError::Bootstrap)?;
+        server.follow_peers();
         Ok(server)
     }
 
@@ -742,7 +759,9 @@ fn etcd_codec(args: &ServerArgs, encryption: Option<&Arc<Encryption>>) -> Arc<dy
         .with_keyspace("ranges", &mizzen_kinds::range_allocation());
     let is_endpoints = |kind: &&Kind| kind.gvk.group.is_empty() && kind.gvk.kind == "Endpoints";
     if let Some(endpoints) = catalog.kinds.iter().find(is_endpoints) {
-        plain = plain.with_keyspace("masterleases", endpoints);
+        plain = plain
+            .with_keyspace("masterleases", endpoints)
+            .with_keyspace("peerserverleases", endpoints);
     }
     let plain = Arc::new(plain);
     match encryption {

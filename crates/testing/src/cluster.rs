@@ -796,6 +796,7 @@ async fn bootstrapped_store() -> &'static Store {
                     port: 6443,
                     node_port: None,
                 },
+                peer_address: None,
                 service_ranges: ranges,
             };
             let trusted = TrustedAuthorities {

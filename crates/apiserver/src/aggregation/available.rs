@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::condition;
-use mizzen_registry::{Resource, ResourceWatch, WatchOptions};
 use mizzen_value::{Str, Value, json, value};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -14,6 +14,7 @@ use super::api_services::ApiService;
 use super::autoregister;
 use super::fetch::{self, RemoteDocuments};
 use crate::Server;
+use crate::change_watcher::{ChangeWatcher, any_changed};
 
 /// Kubernetes: how often every server is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -44,6 +45,8 @@ type CheckResult = (Str, String, Result<RemoteDocuments, String>);
 struct AvailabilityController {
     server: Server,
     watchers: Vec<ChangeWatcher>,
+    /// Changes with the versions that this server serves.
+    served: watch::Receiver<()>,
     checks: HashMap<Str, AvailabilityCheck>,
     running: JoinSet<CheckResult>,
 }
@@ -69,15 +72,13 @@ impl AvailabilityController {
             .iter()
             .filter_map(|(group, plural)| catalog.get(group, "v1", plural));
         let watchers = resources
-            .map(|resource| ChangeWatcher {
-                server: server.clone(),
-                resource,
-                watch: None,
-            })
+            .map(|resource| ChangeWatcher::new(&server, resource))
             .collect();
+        let served = server.0.aggregation.changes();
         AvailabilityController {
             server,
             watchers,
+            served,
             checks: HashMap::new(),
             running: JoinSet::new(),
         }
@@ -297,7 +298,7 @@ impl AvailabilityController {
         };
         let finished = tokio::select! {
             () = any_changed(&mut self.watchers[..n_watchers]) => None,
-            () = self.server.0.aggregation.changed.notified() => None,
+            Ok(()) = self.served.changed() => None,
             Some(done) = self.running.join_next() => done.ok(),
             () = sleep_until(due) => None,
         };
@@ -337,42 +338,4 @@ async fn check_server(server: Server, entry: Arc<ApiService>, basis: String) -> 
         }
     };
     (entry.name.clone(), basis, outcome)
-}
-
-/// Watches a resource for changes.
-struct ChangeWatcher {
-    server: Server,
-    resource: Resource,
-    watch: Option<ResourceWatch>,
-}
-
-impl ChangeWatcher {
-    /// Resolves after a change, also when the watch starts or has expired.
-    async fn changed(&mut self) {
-        if let Some(watch) = &mut self.watch
-            && watch.next().await.is_ok()
-        {
-            return;
-        }
-        let options = WatchOptions {
-            initial: Some(false),
-            ..WatchOptions::default()
-        };
-        let registry = &self.server.0.registry;
-        self.watch = registry.watch(&self.resource, options).await.ok();
-    }
-}
-
-/// Resolves when one of the resources has changed.
-async fn any_changed(watchers: &mut [ChangeWatcher]) {
-    match watchers {
-        [] => std::future::pending().await,
-        [one] => one.changed().await,
-        [one, rest @ ..] => {
-            tokio::select! {
-                () = one.changed() => {}
-                () = Box::pin(any_changed(rest)) => {}
-            }
-        }
-    }
 }

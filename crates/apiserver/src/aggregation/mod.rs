@@ -20,8 +20,9 @@ use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mizzen_registry::Registry;
 use mizzen_value::Str;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::catalog::Catalog;
 use crate::request::{RequestInfo, RequestTarget};
@@ -31,7 +32,7 @@ use api_services::{ApiService, ApiServiceCache};
 pub(crate) use documents::{group, groups, mark_stale, openapi_index, openapi_v2};
 use fetch::RemoteDocuments;
 use local::{LocalServer, local_server};
-pub(crate) use proxy::proxy_request;
+pub(crate) use proxy::{forward, proxy_request, set_auth_proxy_headers};
 pub use upgrade::{RequestStreams, UnreadStreams, join};
 
 /// The state of aggregated API servers.
@@ -42,8 +43,8 @@ pub(crate) struct Aggregation {
     documents: documents::DocumentCache,
     /// The API servers of this process.
     local: RwLock<Vec<LocalServer>>,
-    /// Notified when the versions that this server serves have changed.
-    changed: Notify,
+    /// Changes with the versions that this server serves.
+    changed: watch::Sender<()>,
 }
 
 impl Aggregation {
@@ -53,13 +54,26 @@ impl Aggregation {
             fetched: RwLock::default(),
             documents: documents::DocumentCache::default(),
             local: RwLock::default(),
-            changed: Notify::new(),
+            changed: watch::Sender::new(()),
         }
     }
 
     /// Called when the versions that this server serves have changed, so that their APIServices are updated.
     pub(crate) fn served_changed(&self) {
-        self.changed.notify_one();
+        self.changed.send_replace(());
+    }
+
+    /// Changes with the versions that this server serves.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// The groups and versions of aggregated API servers outside this process.
+    pub(crate) fn remote_versions(&self, registry: &Registry) -> Vec<(Str, Str)> {
+        let table = self.configured.table(registry);
+        let remote = table.entries.iter().filter(|entry| entry.service.is_some());
+        let versions = remote.map(|entry| (entry.group.clone(), entry.version.clone()));
+        versions.collect()
     }
 }
 

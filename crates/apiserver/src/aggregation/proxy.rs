@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request as Outward, Uri, header};
 use mizzen_object::User;
-use mizzen_outgoing::{SendError, whole};
+use mizzen_outgoing::{SendError, Target, whole};
 use mizzen_value::Value;
 use tokio::time::timeout;
 
@@ -26,39 +26,51 @@ pub(crate) async fn proxy_request(
     if !entry.available {
         return unavailable();
     }
-    let upgraded = hop_by_hop::is_upgrade(&request.headers);
-    let Ok(target) = entry.target(&server.client, !upgraded) else {
+    let http2 = !hop_by_hop::is_upgrade(&request.headers);
+    let Ok(target) = entry.target(&server.client, http2) else {
         return unavailable();
     };
+    let forwarded = forward(server, request, &target, HeaderMap::new());
+    let is_discovery = request.uri.path().trim_matches('/') == entry.path().trim_matches('/');
+    let answer = match is_discovery {
+        true => timeout(DISCOVERY_TIMEOUT, forwarded)
+            .await
+            .unwrap_or_else(|_| unreachable(SendError("context deadline exceeded".into()))),
+        false => forwarded.await,
+    };
+    if answer.status().is_redirection() && answer.headers().contains_key(header::LOCATION) {
+        return plain(
+            502,
+            "the backend attempted to redirect this request, which is not permitted",
+        );
+    }
+    answer
+}
+
+/// Sends a request to another server, with the user and `added` in its headers. Its failure is a response, too.
+pub(crate) async fn forward(
+    server: &ServerParts,
+    request: &Request,
+    target: &Target,
+    added: HeaderMap,
+) -> Response {
+    let upgraded = hop_by_hop::is_upgrade(&request.headers);
     let streams = request.streams.take();
     let (body, client) = match streams {
         Some(streams) => (streams.body, streams.upgrade),
         None => (whole(request.body.clone()), None),
     };
-    let outward = match outward(request, &target.address, upgraded) {
+    let mut outward = match outward(request, &target.address, upgraded) {
         Ok(outward) => outward,
         Err(error) => return unreachable(error),
     };
-    let sent = server.client.send(&target, outward.map(|()| body));
-    let is_discovery = request.uri.path().trim_matches('/') == entry.path().trim_matches('/');
-    let answered = match is_discovery {
-        true => timeout(DISCOVERY_TIMEOUT, sent)
-            .await
-            .unwrap_or_else(|_| Err(SendError("context deadline exceeded".into()))),
-        false => sent.await,
-    };
-    match answered {
+    outward.headers_mut().extend(added);
+    match server.client.send(target, outward.map(|()| body)).await {
         Ok(response) if response.status() == 101 => {
             upgrade::join(response, client, request.record.clone())
         }
         Ok(response) => {
             let (mut head, body) = response.into_parts();
-            if head.status.is_redirection() && head.headers.contains_key(header::LOCATION) {
-                return plain(
-                    502,
-                    "the backend attempted to redirect this request, which is not permitted",
-                );
-            }
             hop_by_hop::strip(&mut head.headers);
             head.version = http::Version::default();
             Response::from_parts(head, Body::relay(body))
@@ -95,7 +107,7 @@ const GROUP: &str = "x-remote-group";
 const EXTRA: &str = "x-remote-extra-";
 
 /// Sets the headers for a user, exactly, or fails: a truncated name would be another user.
-pub(super) fn set_auth_proxy_headers(
+pub(crate) fn set_auth_proxy_headers(
     user: &User,
     headers: &mut HeaderMap,
 ) -> Result<(), SendError> {

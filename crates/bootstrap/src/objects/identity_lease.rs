@@ -33,11 +33,8 @@ pub(super) struct IdentityLease {
 impl IdentityLease {
     /// The Lease of `server`, with the address `peer` for other servers.
     pub(super) fn new(server: &Server, peer: Option<String>) -> IdentityLease {
-        let host = nix::unistd::gethostname()
-            .ok()
-            .and_then(|name| name.into_string().ok())
-            .unwrap_or_default();
-        let name = name(&host);
+        let host = host_name();
+        let name = identity(&host);
         let holder = format!("{name}_{}", uuid(server.registry().random()));
         let client = LoopbackClient::new(server, KUBE_APISERVER);
         IdentityLease {
@@ -114,18 +111,22 @@ impl IdentityLease {
     }
 }
 
-/// The name of the Lease. Kubernetes: 128 bits of the hash of host and component, each after its length
-/// (apiserver/pkg/server/config.go).
-fn name(host: &str) -> String {
-    let sized = |part: &str| [&(part.len() as u16).to_be_bytes()[..], part.as_bytes()].concat();
-    let hash = digest(&SHA256, &[sized(host), sized(KUBE_APISERVER)].concat());
-    format!("apiserver-{}", base32(&hash.as_ref()[..16]))
+/// The identity of this API server: the name of its Lease, and its ID in metrics.
+pub fn api_server_id() -> String {
+    identity(&host_name())
 }
 
-/// The ID of this API server in metrics: `apiserver-` and a hash of the host name.
-pub fn api_server_id() -> String {
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    let hash = digest(&SHA256, host.as_encoded_bytes());
+fn host_name() -> String {
+    let name = nix::unistd::gethostname().ok();
+    name.and_then(|name| name.into_string().ok())
+        .unwrap_or_default()
+}
+
+/// The identity of the server of a host. Kubernetes: 128 bits of the hash of host and component, each after its length
+/// (apiserver/pkg/server/config.go).
+fn identity(host: &str) -> String {
+    let sized = |part: &str| [&(part.len() as u16).to_be_bytes()[..], part.as_bytes()].concat();
+    let hash = digest(&SHA256, &[sized(host), sized(KUBE_APISERVER)].concat());
     format!("apiserver-{}", base32(&hash.as_ref()[..16]))
 }
 
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_lease_has_upstreams_name_for_the_host() {
-        assert_eq!(name("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+        assert_eq!(identity("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
     }
 
     #[test]

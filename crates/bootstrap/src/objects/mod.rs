@@ -22,10 +22,11 @@ pub use identity_lease::api_server_id;
 pub use kubernetes_service::KubernetesService;
 pub use migration::allow_migration;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::Method;
-use mizzen_apiserver::Server;
+use mizzen_apiserver::{PeerEndpointLeases, Server};
 use mizzen_authentication::TrustedAuthorities;
 use mizzen_value::address::Cidr;
 use mizzen_value::{Value, value};
@@ -63,6 +64,10 @@ pub struct BootstrapObject {
 /// How often missing namespaces are created.
 const NAMESPACE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How often the endpoint lease for peers is renewed. Kubernetes: DefaultPeerEndpointReconcileInterval.
+const PEER_INTERVAL: Duration = Duration::from_secs(10);
+const PEER_LEASE: &str = "the endpoint lease for peers";
+
 /// How often the allocations of Services are repaired where several servers share the store. Kubernetes:
 /// repairLoopInterval in controlplane/instance.go.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(3 * 60);
@@ -75,6 +80,8 @@ pub struct ServerLocation {
     pub service_ranges: Vec<Cidr>,
     /// The `kubernetes` Service.
     pub service: KubernetesService,
+    /// Where API servers on the same store reach this one; none if the host has no address for that.
+    pub peer_address: Option<SocketAddr>,
 }
 
 /// Creates what is missing, and updates what exists.
@@ -139,11 +146,9 @@ pub async fn bootstrap(
 /// Reconciles the objects that the server owns. Never returns.
 pub async fn reconcile_owned(server: Server, location: ServerLocation) {
     let client = LoopbackClient::new(&server, KUBE_APISERVER);
-    let peer = location
-        .service
-        .advertise_address
-        .map(|ip| std::net::SocketAddr::new(ip, location.service.port));
-    let lease = IdentityLease::new(&server, peer.map(|peer| peer.to_string()));
+    let peer_address = location.peer_address.map(|address| address.to_string());
+    let lease = IdentityLease::new(&server, peer_address);
+    log_outcome(PEER_LEASE, renew_peer_lease(&server, &location).await);
     if log_outcome("the identity lease", lease.renew().await) {
         server.complete(&["poststarthook/start-kube-apiserver-identity-lease-controller"]);
     }
@@ -172,6 +177,9 @@ pub async fn reconcile_owned(server: Server, location: ServerLocation) {
             "the kubernetes Service",
             || location.service.sync(&client)
         ),
+        every(PEER_INTERVAL, PEER_LEASE, || renew_peer_lease(
+            &server, &location
+        )),
         every(service_cidr::INTERVAL, "the default ServiceCIDR", || {
             service_cidr::sync(&server, &location.service_ranges)
         }),
@@ -197,8 +205,25 @@ pub async fn reconcile_owned(server: Server, location: ServerLocation) {
     );
 }
 
-/// Removes a server that stops from the Endpoints of the `kubernetes` Service. [`reconcile_owned`] must have ended.
+/// Renews the endpoint lease by which peers find this server. A store that is not shared has none.
+async fn renew_peer_lease(server: &Server, location: &ServerLocation) -> Result<(), String> {
+    match PeerEndpointLeases::of(server.registry()).zip(location.peer_address) {
+        Some((leases, address)) => leases.renew(&api_server_id(), address).await,
+        None => Ok(()),
+    }
+}
+
+/// Removes a server that stops from the Endpoints of the `kubernetes` Service, and its endpoint lease for peers.
+/// [`reconcile_owned`] must have ended.
 pub async fn leave(server: &Server, location: &ServerLocation) {
+    if let Some(leases) = PeerEndpointLeases::of(server.registry()) {
+        let removed = timeout(2 * PEER_INTERVAL, async {
+            leases.remove(&api_server_id()).await
+        });
+        let removed = removed.await;
+        let outcome = removed.unwrap_or_else(|elapsed| Err(elapsed.to_string()));
+        log_outcome(PEER_LEASE, outcome);
+    }
     let client = LoopbackClient::new(server, KUBE_APISERVER);
     // Kubernetes: a server that cannot reach etcd stops all the same (kubernetesservice/controller.go).
     let left = timeout(

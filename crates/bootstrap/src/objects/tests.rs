@@ -45,7 +45,7 @@ impl Rig {
             Arc::new(CountingRandom::default()),
         );
         let options = Options {
-            boot_sequence: kube_apiserver_boot_sequence(),
+            boot_sequence: kube_apiserver_boot_sequence(false),
             ..Options::default()
         };
         let server = mizzen_controlplane::server(registry, options);
@@ -111,6 +111,7 @@ fn location() -> ServerLocation {
             port: 6443,
             node_port: None,
         },
+        peer_address: Some(([192, 0, 2, 7], 6443).into()),
     }
 }
 

@@ -99,6 +99,7 @@ impl OfflineServer {
                 port: PORT,
                 node_port: None,
             },
+            peer_address: None,
             service_ranges: ranges,
         };
         // The authorities are published when a server starts.

@@ -248,8 +248,25 @@ impl Client {
         self.call("POST", path, body).await
     }
 
+    /// GET with one more header.
+    pub(crate) async fn get_with(&self, path: &str, (name, value): (&str, &str)) -> Answer {
+        let request = Request::get(self.uri(path)).header(name, value);
+        let request = request.body(Full::default()).unwrap();
+        self.fetch(request).await.unwrap()
+    }
+
     /// Sends JSON; a patch is a merge patch.
     pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.try_call(method, path, body).await.unwrap()
+    }
+
+    /// The same with a server that may be gone.
+    pub(crate) async fn try_call(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, hyper::Error> {
         let media_type = if method == "PATCH" {
             "application/merge-patch+json"
         } else {
@@ -261,7 +278,6 @@ impl Client {
             .header("content-type", media_type);
         self.fetch(request.body(Full::new(body.into())).unwrap())
             .await
-            .unwrap()
     }
 
     /// The path for the protocol of this connection.

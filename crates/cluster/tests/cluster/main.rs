@@ -44,6 +44,7 @@ mod migration;
 mod nodes;
 mod observed;
 mod packages;
+mod peers;
 mod scaffold;
 mod secrets;
 mod serving;

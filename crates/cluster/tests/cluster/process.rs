@@ -103,7 +103,11 @@ impl Home {
 
     /// The command that starts a server on a free port, which later arguments may change.
     fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
+        self.command_of(Command::new(env!("CARGO_BIN_EXE_mizzen")))
+    }
+
+    /// The same, with `command` in place of the binary.
+    fn command_of(&self, mut command: Command) -> Command {
         command
             .arg(self.command)
             .arg("--kubeconfig")
@@ -131,9 +135,19 @@ impl Home {
 
     /// A server with these arguments, too, that is ready.
     pub(crate) async fn start_with(&self, arguments: &[&str]) -> Process {
-        let mut child = self
-            .command()
-            .args(["--port", "0"])
+        self.run(self.command(), "0", arguments).await
+    }
+
+    /// A server on a host of this name, with these arguments, too, that is ready. See [`has_host_names`].
+    pub(crate) async fn start_on(&self, host: &str, arguments: &[&str]) -> Process {
+        let mut command = on_host(host);
+        command.arg(env!("CARGO_BIN_EXE_mizzen"));
+        self.run(self.command_of(command), "0", arguments).await
+    }
+
+    async fn run(&self, mut command: Command, port: &str, arguments: &[&str]) -> Process {
+        let mut child = command
+            .args(["--port", port])
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -174,6 +188,28 @@ impl Home {
             .expect("ends by itself")
             .unwrap()
     }
+}
+
+/// A command that runs the command in its arguments, in the same process, on a host of this name.
+fn on_host(host: &str) -> Command {
+    let mut command = Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--uts", "sh", "-c", r#"hostname "$0" && exec "$@""#, host]);
+    command
+}
+
+/// Whether servers can run on hosts of names of their own. If not, the test is skipped.
+pub(crate) async fn has_host_names() -> bool {
+    let tried = on_host("mizzen").arg("true").output().await;
+    let is_possible = tried.is_ok_and(|output| output.status.success());
+    let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+    assert!(is_possible || !is_ci, "unshare --uts must be possible");
+    if !is_possible {
+        eprintln!("SKIPPED: unshare --uts is not possible");
+    }
+    is_possible
 }
 
 /// A server that is ready.

@@ -113,7 +113,7 @@ async fn checks_are_listed_in_kube_apiservers_order() {
         }
     }
 
-    let boot_sequence = kube_apiserver_boot_sequence();
+    let boot_sequence = kube_apiserver_boot_sequence(false);
     let rig = Rig::with(Options {
         health: vec![Arc::new(Loopback)],
         boot_sequence: boot_sequence.clone(),

@@ -11,9 +11,9 @@ pub use body::{Body, FrameSource, ResponseLease, SharedMemory, TruncatedResponse
 pub use compress::compress;
 pub use negotiate::{Accept, ResponseEncoding, ResponseForm, not_acceptable};
 pub use negotiate::{
-    AcceptClause, ResponseOffer, clauses, negotiate_aggregated_discovery, negotiate_among,
-    negotiate_document, negotiate_route, negotiate_status, not_acceptable_because,
-    stream_not_acceptable,
+    AcceptClause, AggregatedDiscoveryAccept, ResponseOffer, clauses,
+    negotiate_aggregated_discovery, negotiate_among, negotiate_document, negotiate_route,
+    negotiate_status, not_acceptable_because, stream_not_acceptable,
 };
 pub use object::{Renderer, status_kind, status_value, value};
 pub use object::{message, meta_kind, partial, status};

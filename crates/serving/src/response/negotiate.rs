@@ -156,13 +156,22 @@ fn untransformed(headers: &HeaderMap, query: &RequestQuery) -> Option<Accept> {
     clauses(header).iter().find_map(choose)
 }
 
+/// The form of aggregated discovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AggregatedDiscoveryAccept {
+    /// The encoding.
+    pub accept: Accept,
+    /// Whether only what the server itself serves is requested: `profile=nopeer`.
+    pub is_nopeer: bool,
+}
+
 /// The form of aggregated discovery, if a clause requests it. Kubernetes: other clauses are ignored, whatever their quality
 /// (DiscoveryEndpointRestrictions in endpoints/discovery/aggregated/negotiation.go).
 pub fn negotiate_aggregated_discovery(
     headers: &HeaderMap,
     query: &RequestQuery,
     restful: bool,
-) -> Option<Accept> {
+) -> Option<AggregatedDiscoveryAccept> {
     let header = &*mizzen_request::header::text(headers, http::header::ACCEPT);
     if restful && !is_offered(header, &ENCODINGS.map(ResponseEncoding::media_type)) {
         return None;
@@ -174,7 +183,11 @@ pub fn negotiate_aggregated_discovery(
     clauses(header).iter().find_map(|clause| {
         let (accept, target) = read_options(clause, default)?;
         // Kubernetes: `v2beta1` is no longer served.
-        (target == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")).then_some(accept)
+        let is_discovery = target == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2");
+        is_discovery.then_some(AggregatedDiscoveryAccept {
+            accept,
+            is_nopeer: clause.parameter("profile") == "nopeer",
+        })
     })
 }
 
@@ -484,8 +497,13 @@ mod tests {
     fn aggregated_discovery_needs_a_clause_that_requests_it() {
         let chosen = |header: &str, restful| {
             let headers = HeaderMap::from_iter([(http::header::ACCEPT, header.parse().unwrap())]);
-            negotiate_aggregated_discovery(&headers, &RequestQuery::default(), restful)
-                .map(|accept| accept.encoding)
+            negotiate_aggregated_discovery(&headers, &RequestQuery::default(), restful).map(
+                |AggregatedDiscoveryAccept { accept, is_nopeer }| {
+                    let is_requested = header.contains("profile=nopeer");
+                    assert_eq!(is_nopeer, is_requested, "{header}");
+                    accept.encoding
+                },
+            )
         };
         let of = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         for (header, expected) in [
@@ -504,6 +522,10 @@ mod tests {
             (format!("*/*;{of}"), Some(ResponseEncoding::Json)),
             (
                 format!("application/json;{of};profile=nopeer;x=y"),
+                Some(ResponseEncoding::Json),
+            ),
+            (
+                format!("application/json;{of};profile=local"),
                 Some(ResponseEncoding::Json),
             ),
             (

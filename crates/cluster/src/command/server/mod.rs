@@ -8,6 +8,7 @@ mod clients;
 mod encryption;
 mod fairness;
 mod oidc;
+mod peers;
 mod proxy_headers;
 mod service_accounts;
 mod services;
@@ -39,6 +40,7 @@ pub(crate) use authorization::ConfiguredAuthorizer;
 use clients::ClientArgs;
 pub(super) use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
+use peers::PeerArgs;
 pub(super) use proxy_headers::ProxyHeaderArgs;
 use service_accounts::ServiceAccountArgs;
 pub(super) use services::ServiceArgs;
@@ -113,6 +115,8 @@ pub(crate) struct ServerArgs {
     pub storage: StorageArgs,
     #[command(flatten)]
     pub clients: ClientArgs,
+    #[command(flatten)]
+    pub peers: PeerArgs,
     #[command(flatten)]
     pub debug: DebugArgs,
     #[command(flatten)]

@@ -77,14 +77,17 @@ impl ServingArgs {
     /// The advertised address of a server that listens on `bound`; none if it is a loopback address, which Endpoints may not
     /// name, or if the host has no other. Kubernetes: as `--advertise-address` (server/options/server_run_options.go).
     pub(crate) fn advertise_address(&self, bound: IpAddr) -> Option<IpAddr> {
-        if !self.reconciles_endpoints() {
-            return None;
-        }
+        let public = self.public_address(bound);
+        public.filter(|address| self.reconciles_endpoints() && !address.is_loopback())
+    }
+
+    /// The address under which a server that listens on `bound` is known; none if the host has only loopback addresses.
+    pub(crate) fn public_address(&self, bound: IpAddr) -> Option<IpAddr> {
         let chosen = self
             .advertise_address
             .filter(|address| !address.is_unspecified());
         match chosen {
-            Some(address) => Some(address).filter(|address| !address.is_loopback()),
+            Some(address) => Some(address),
             None if bound.is_unspecified() || bound.is_loopback() => host_address(),
             None => Some(bound),
         }
