@@ -45,6 +45,7 @@ mod nodes;
 mod observed;
 mod packages;
 mod peers;
+mod rolling_restart;
 mod scaffold;
 mod secrets;
 mod serving;

@@ -138,6 +138,11 @@ impl Home {
         self.run(self.command(), "0", arguments).await
     }
 
+    /// A server at this port that is ready.
+    pub(crate) async fn start_at(&self, port: &str) -> Process {
+        self.run(self.command(), port, &[]).await
+    }
+
     /// A server on a host of this name, with these arguments, too, that is ready. See [`has_host_names`].
     pub(crate) async fn start_on(&self, host: &str, arguments: &[&str]) -> Process {
         let mut command = on_host(host);
