@@ -3,6 +3,7 @@
 //! It begins with `backup.json`, which says what the file is. The keys and certificates of the cluster follow, then the
 //! journal: a restored cluster accepts the tokens and client certificates of the original.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -51,6 +52,9 @@ pub(crate) enum BackupError {
         /// What every data directory has.
         missing: &'static str,
     },
+    /// The directory has certificates and keys only.
+    #[error(transparent)]
+    NoObjects(#[from] NoObjects),
     /// Something is in the way.
     #[error("{} exists; {remedy}", path.display())]
     Exists {
@@ -67,6 +71,28 @@ pub(crate) enum BackupError {
         /// How it is known.
         why: String,
     },
+}
+
+/// The data directory of a server that stores objects in etcd.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} has no objects, only certificates and keys: with --etcd-servers they are in etcd; copy them with `mizzen export --etcd-servers URL --all --keep all`, or `etcdctl snapshot save`",
+    .0.display()
+)]
+pub(crate) struct NoObjects(PathBuf);
+
+/// Rejects a directory that has the keys of a cluster and no journal. It would seem to be a cluster without objects.
+pub(crate) fn check_has_journal(directory: &Path) -> Result<(), NoObjects> {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names: Vec<_> = files.map(|file| file.file_name()).collect();
+    let is_of_journal = |name: &OsString| {
+        let extension = Path::new(name).extension();
+        name == "tip" || extension.is_some_and(|it| it == "log" || it == "base")
+    };
+    match names.iter().any(|name| name == "ca.crt") && !names.iter().any(is_of_journal) {
+        true => Err(NoObjects(directory.into())),
+        false => Ok(()),
+    }
 }
 
 /// What a backup holds.
@@ -96,6 +122,7 @@ pub(crate) fn write(directory: &Path, file: &Path, now: i64) -> Result<BackupInf
             missing,
         });
     }
+    check_has_journal(directory)?;
     let parent = file
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())

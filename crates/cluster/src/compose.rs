@@ -25,11 +25,10 @@ use mizzen_bootstrap::pki::{
 use mizzen_bootstrap::token_key::TokenKey;
 use mizzen_bootstrap::token_tracking;
 use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtime_config};
-use mizzen_encryption::{EncryptedCodec, Encryption, check_owner};
+use mizzen_encryption::{Encryption, check_owner};
 use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
-use mizzen_object::Kind;
-use mizzen_registry::{Codec, Registry, StorageCodec};
+use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
 use mizzen_store::{Encryptor, Health, OpenError, Revision, Store};
 use mizzen_value::address::Cidr;
@@ -45,6 +44,7 @@ use crate::command::{ConfiguredAuthorizer, FeatureMetrics, ServerArgs, flags};
 use crate::component_server::ProcessMetrics;
 use crate::control_loops::{self, ControlLoops, Dependencies};
 use crate::election::LeaderCandidate;
+use crate::filled::filled_within;
 use crate::leader_elected_component::LeaderElectedComponent;
 use crate::log;
 use crate::real_node::{self, RealNode};
@@ -277,7 +277,8 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         has_start_time: false,
     });
     let features = Arc::new(FeatureMetrics);
-    let storage_size = args.directory().map(StorageSize).map(Arc::new);
+    let files = args.directory().filter(|_| !args.storage.uses_etcd());
+    let storage_size = files.map(StorageSize).map(Arc::new);
     storage_size
         .iter()
         .for_each(|size| server.metrics().register(size));
@@ -538,9 +539,13 @@ impl PersistentState {
         let directory = directory.as_deref();
         let encryption = args.encryption.encryption().await?;
         let store = match args.storage.uses_etcd() {
-            true => args
-                .storage
-                .etcd_store(etcd_codec(args, encryption.as_ref()))?,
+            true => {
+                let codec = args
+                    .storage
+                    .etcd
+                    .codec(args.legacy_apis, encryption.as_ref());
+                args.storage.etcd_store(codec)?
+            }
             false => PersistentState::open_store(directory, args, encryption.clone()).await?,
         };
         let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
@@ -571,7 +576,12 @@ impl PersistentState {
         timeout: Duration,
     ) -> Result<Server, ComposeError> {
         let server = mizzen_controlplane::server(self.registry.clone(), options);
-        self.wait_for_storage(timeout).await?;
+        let filled = filled_within(&self.store, timeout).await;
+        filled.map_err(|why| {
+            ComposeError::Bootstrap(format!(
+                "{why}; check --etcd-servers, or raise --storage-initialization-timeout"
+            ))
+        })?;
         if let Some(encryption) = &self.encryption {
             server.metrics().register(encryption);
         }
@@ -581,24 +591,6 @@ impl PersistentState {
         server.aggregate().await.map_err(ComposeError::Bootstrap)?;
         server.follow_peers();
         Ok(server)
-    }
-
-    /// Waits until the objects of all built-in kinds have been read, at most `timeout`.
-    async fn wait_for_storage(&self, timeout: Duration) -> Result<(), ComposeError> {
-        if tokio::time::timeout(timeout, self.store.filled())
-            .await
-            .is_ok()
-        {
-            return Ok(());
-        }
-        let why = match self.store.check().await {
-            Ok(()) => "it is slow".into(),
-            Err(error) => error.to_string(),
-        };
-        let seconds = timeout.as_secs();
-        Err(ComposeError::Bootstrap(format!(
-            "etcd could not be read within {seconds} s: {why}; check --etcd-servers, or raise --storage-initialization-timeout"
-        )))
     }
 
     /// Opens the store on a blocking thread: it reads all records, and KMS plug-ins may have to decrypt seeds.
@@ -745,28 +737,6 @@ impl ControlPlane {
         let ready = loops.wait_until_ready().await;
         ready.map_err(|why| ComposeError::Bootstrap(format!("the scheduler cannot run: {why}")))?;
         Ok((nodes, loops))
-    }
-}
-
-/// How objects lie in etcd.
-fn etcd_codec(args: &ServerArgs, encryption: Option<&Arc<Encryption>>) -> Arc<dyn Codec> {
-    let catalog = match args.legacy_apis {
-        true => mizzen_kinds::legacy_catalog(),
-        false => mizzen_kinds::catalog(),
-    };
-    let prefix = &args.storage.etcd_prefix;
-    let mut plain = StorageCodec::new(prefix, catalog.stored_kinds())
-        .with_keyspace("ranges", &mizzen_kinds::range_allocation());
-    let is_endpoints = |kind: &&Kind| kind.gvk.group.is_empty() && kind.gvk.kind == "Endpoints";
-    if let Some(endpoints) = catalog.kinds.iter().find(is_endpoints) {
-        plain = plain
-            .with_keyspace("masterleases", endpoints)
-            .with_keyspace("peerserverleases", endpoints);
-    }
-    let plain = Arc::new(plain);
-    match encryption {
-        Some(encryption) => Arc::new(EncryptedCodec::new(plain, encryption.clone())),
-        None => plain,
     }
 }
 

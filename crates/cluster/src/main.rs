@@ -13,6 +13,7 @@ mod control_loops;
 mod election;
 mod envtest;
 mod failure;
+mod filled;
 mod leader_elected_component;
 mod log;
 mod real_node;

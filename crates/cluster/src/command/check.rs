@@ -12,6 +12,7 @@ use mizzen_value::{Value, json};
 
 use super::cluster_args::ClusterArgs;
 use super::server::EncryptionArgs;
+use crate::backup_file::{NoObjects, check_has_journal};
 use crate::compose::ComposeError;
 use crate::log::write_output;
 
@@ -35,6 +36,9 @@ pub(crate) enum CheckError {
     /// The journal is damaged or cannot be read.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// The objects are in etcd.
+    #[error(transparent)]
+    NoObjects(#[from] NoObjects),
     /// The encryption cannot be configured.
     #[error(transparent)]
     Encryption(#[from] ComposeError),
@@ -62,6 +66,7 @@ impl CheckCommand {
             Some(directory) => directory.clone(),
             None => self.cluster.directory().path,
         };
+        check_has_journal(&directory)?;
         let store = Store::open_read_only(&directory, options)?;
         let kinds: HashMap<(String, &str), &KindData> = mizzen_schemas::schemas()
             .kinds

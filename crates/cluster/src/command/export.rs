@@ -18,7 +18,8 @@ use crate::transfer::{
 #[command(
     after_help = "Example:\n  mizzen export shop.yaml --namespace shop\n  \
                   mizzen export --context production --exclude secrets | mizzen import - --name copy\n  \
-                  mizzen export all.jsonl.gz --all --keep all --data-dir ./data"
+                  mizzen export all.jsonl.gz --all --keep all --data-dir ./data\n  \
+                  mizzen export all.jsonl.gz --all --keep all --etcd-servers http://127.0.0.1:2379"
 )]
 pub(crate) struct ExportCommand {
     /// Write to this file, and compress it if its name ends with .gz; - is standard output
@@ -73,6 +74,10 @@ impl ExportCommand {
                 let source = Source::directory(&directory, encryption).await;
                 let source = source.map_err(SourceError::from)?;
                 (source, directory.display().to_string())
+            }
+            Place::Etcd(etcd) => {
+                let source = Source::etcd(etcd.store(true)?).await;
+                (source.map_err(SourceError::from)?, etcd.to_string())
             }
         };
         let progress = Progress::start(format!("exporting the objects of {from}"));

@@ -20,6 +20,7 @@ use crate::transfer::{
 #[command(
     after_help = "Example:\n  mizzen import shop.yaml --dry-run\n  mizzen import shop.yaml --on-conflict overwrite\n  \
                   mizzen import all.jsonl.gz --all --keep all --data-dir ./copy\n  \
+                  mizzen import all.jsonl.gz --all --keep all --etcd-servers http://127.0.0.1:2379\n  \
                   kubectl get deployments -A -o json | mizzen import - --context test"
 )]
 pub(crate) struct ImportCommand {
@@ -34,6 +35,9 @@ pub(crate) struct ImportCommand {
     /// Check all objects, and write none
     #[arg(long)]
     dry_run: bool,
+    /// Import into etcd although it has objects
+    #[arg(long, requires = "etcd_servers")]
+    into_existing: bool,
     /// Print failures and the summary only
     #[arg(short, long)]
     quiet: bool,
@@ -41,7 +45,10 @@ pub(crate) struct ImportCommand {
     keep: KeepArgs,
     #[command(flatten)]
     selection: SelectionArgs,
-    #[command(flatten, next_help_heading = "Data directories of stopped clusters")]
+    #[command(
+        flatten,
+        next_help_heading = "Data directories of stopped clusters, and etcd"
+    )]
     services: ServiceArgs,
 }
 
@@ -88,6 +95,7 @@ impl ImportCommand {
             keep: self.keep.keep(),
             on_conflict: self.on_conflict,
             is_dry_run: self.dry_run,
+            into_existing: self.into_existing,
         };
         let server = Options {
             service_ranges: self.services.ranges()?,
@@ -108,6 +116,14 @@ impl ImportCommand {
                     options: Box::new(server),
                 };
                 (target, directory.display().to_string())
+            }
+            Place::Etcd(etcd) => {
+                let target = Target::Etcd {
+                    store: etcd.store(false)?,
+                    client: etcd.client()?,
+                    options: Box::new(server),
+                };
+                (target, etcd.to_string())
             }
         };
         let mut report = Report::new(self.quiet, self.dry_run);

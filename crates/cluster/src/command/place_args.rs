@@ -1,29 +1,37 @@
-//! The arguments that name where objects are: a cluster of the user, a data directory, or any API server.
+//! The arguments that name where objects are: a cluster of the user, a data directory, etcd, or any API server.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use kube::Client;
+use mizzen_apiserver::clock::WallClock;
 use mizzen_encryption::Encryption;
+use mizzen_etcd::EngineOptions;
+use mizzen_etcd::client::{Client as EtcdClient, ConfigError};
+use mizzen_store::Store;
 
 use super::cluster_args::ClusterArgs;
-use super::server::EncryptionArgs;
+use super::server::{EncryptionArgs, EtcdArgs};
 use crate::clusters::{ClusterDirectoryError, ClusterState, ClusterStatus};
 use crate::compose::ComposeError;
 use crate::connect::{self, ConnectError, connect_context};
 
 /// The place of objects.
 #[derive(Args, Clone)]
+#[command(group = ArgGroup::new("place").args(["name", "data_dir", "kubeconfig", "etcd_servers"]))]
 pub(crate) struct PlaceArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Use the API server of this kubeconfig file, of any Kubernetes cluster
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "data_dir"])]
+    #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Use this context of the kubeconfig [default file: $KUBECONFIG or ~/.kube/config]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["name", "data_dir"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["name", "data_dir", "etcd_servers"])]
     context: Option<String>,
+    #[command(flatten)]
+    etcd: EtcdArgs,
     #[command(flatten)]
     encryption: EncryptionArgs,
 }
@@ -34,6 +42,37 @@ pub(super) enum Place {
     Server(Client, String),
     /// A data directory that no server uses.
     Directory(PathBuf, Option<Arc<Encryption>>),
+    /// The keys of an etcd cluster.
+    Etcd(EtcdPlace),
+}
+
+/// The keys of an etcd cluster.
+pub(super) struct EtcdPlace {
+    etcd: EtcdArgs,
+    encryption: Option<Arc<Encryption>>,
+}
+
+impl EtcdPlace {
+    /// The objects.
+    pub(super) fn store(&self, is_read_only: bool) -> Result<Store, PlaceError> {
+        let codec = self.etcd.codec(false, self.encryption.as_ref());
+        Ok(self.etcd.store(EngineOptions {
+            is_read_only,
+            ..EngineOptions::new(codec, Arc::new(WallClock))
+        })?)
+    }
+
+    /// A client of etcd.
+    pub(super) fn client(&self) -> Result<EtcdClient, PlaceError> {
+        Ok(self.etcd.client()?)
+    }
+}
+
+/// How messages name it.
+impl fmt::Display for EtcdPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "etcd at {}", self.etcd.etcd_servers.join(","))
+    }
 }
 
 /// Why a place cannot be found.
@@ -45,6 +84,9 @@ pub(crate) enum PlaceError {
     /// The directory cannot be read.
     #[error(transparent)]
     Directory(#[from] ClusterDirectoryError),
+    /// The etcd cluster is not named as it must be.
+    #[error("--etcd-servers: {0}")]
+    Etcd(#[from] ConfigError),
     /// The encryption cannot be configured.
     #[error(transparent)]
     Encryption(#[from] ComposeError),
@@ -60,6 +102,11 @@ impl PlaceArgs {
             let file = self.kubeconfig.clone();
             let file = file.unwrap_or_else(connect::default_file);
             return server(&file, self.context.as_deref(), agent).await;
+        }
+        if self.etcd.is_given() {
+            let encryption = self.encryption.encryption().await?;
+            let etcd = self.etcd.clone();
+            return Ok(Place::Etcd(EtcdPlace { etcd, encryption }));
         }
         let status = ClusterStatus::inspect(self.cluster.directory()).await?;
         let directory = status.directory.path.clone();

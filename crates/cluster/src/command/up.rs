@@ -141,7 +141,7 @@ impl Up {
 
     /// The directory of the cluster. Servers in memory have one if they have a name, for their log and kubeconfig.
     fn directory(&self) -> Option<ClusterDirectory> {
-        let is_elsewhere = self.server.in_memory || !self.server.storage.etcd_servers.is_empty();
+        let is_elsewhere = self.server.in_memory || self.server.storage.etcd.is_given();
         if is_elsewhere && self.name.is_none() {
             return None;
         }

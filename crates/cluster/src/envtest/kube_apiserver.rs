@@ -52,7 +52,7 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), Strin
     record_flags(&command, &matches);
     let mut args = KubeApiserver::from_arg_matches(&matches)
         .unwrap_or_else(|error| error.format(&mut command).exit());
-    if args.server.storage.etcd_servers.is_empty() {
+    if !args.server.storage.etcd.is_given() {
         return Err("--etcd-servers must be specified".into());
     }
     let topology = match loops {

@@ -1,10 +1,10 @@
-//! A data directory that no server uses, and an API server over it in this process.
+//! A data directory that no server uses, or an etcd cluster, and an API server over it in this process.
 //!
-//! The server has no port and no controllers: it decodes, converts, validates and allocates as the one of `mizzen up` does. A
-//! store of another engine would be opened here as well.
+//! The server has no port and no controllers: it decodes, converts, validates and allocates as the one of `mizzen up` does.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use mizzen_apiserver::clock::{SystemRandom, WallClock};
@@ -20,11 +20,15 @@ use mizzen_store::{Encryptor, OpenError, Store};
 use mizzen_value::address::Cidr;
 
 use super::request::Requests;
+use crate::filled::filled_within;
 
 /// The port in the Endpoints of the `kubernetes` Service until a server is started.
 const PORT: u16 = 6443;
 
-/// Why a data directory cannot be used.
+/// How long etcd may take to be read.
+const FILL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why a data directory or an etcd cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryError {
     /// The store cannot be opened.
@@ -36,6 +40,9 @@ pub(crate) enum DirectoryError {
     /// The objects that every cluster has cannot be written.
     #[error("cannot write bootstrap objects: {0}")]
     Bootstrap(String),
+    /// etcd cannot be read.
+    #[error("{0}; check --etcd-servers")]
+    Etcd(String),
     /// The directory has no data.
     #[error("{} is no data directory", .0.display())]
     NoData(PathBuf),
@@ -90,6 +97,37 @@ impl OfflineServer {
         Ok(OfflineServer::start(store.fork(), options).await)
     }
 
+    /// A server over the objects in etcd, which other servers may use meanwhile.
+    pub(super) async fn on_etcd(
+        store: Store,
+        options: Options,
+    ) -> Result<OfflineServer, DirectoryError> {
+        let offline = OfflineServer::build(store, options);
+        let filled = filled_within(&offline.store, FILL_TIMEOUT).await;
+        filled.map_err(DirectoryError::Etcd)?;
+        offline.server.start().await;
+        Ok(offline)
+    }
+
+    /// A copy of the objects in etcd in memory, for a dry run.
+    pub(super) async fn etcd_copy(
+        store: Store,
+        options: Options,
+    ) -> Result<OfflineServer, DirectoryError> {
+        let original = OfflineServer::on_etcd(store, Options::default()).await?;
+        // Those of custom kinds, which are known now.
+        let filled = filled_within(&original.store, FILL_TIMEOUT).await;
+        filled.map_err(DirectoryError::Etcd)?;
+        let copy = OfflineServer::start(original.store.fork(), options).await;
+        original.close().await;
+        Ok(copy)
+    }
+
+    /// Whether nothing is stored.
+    pub(super) fn is_empty(&self) -> bool {
+        self.store.stats().iter().all(|space| space.records == 0)
+    }
+
     /// Writes the objects that every cluster has.
     pub(super) async fn bootstrap(&self, ranges: Vec<Cidr>) -> Result<(), DirectoryError> {
         let location = ServerLocation {
@@ -114,9 +152,14 @@ impl OfflineServer {
     }
 
     async fn start(store: Store, options: Options) -> OfflineServer {
+        let offline = OfflineServer::build(store, options);
+        offline.server.start().await;
+        offline
+    }
+
+    fn build(store: Store, options: Options) -> OfflineServer {
         let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
         let server = mizzen_controlplane::server(registry, options);
-        server.start().await;
         OfflineServer { store, server }
     }
 

@@ -1,8 +1,8 @@
-//! Objects with their uids, and maybe their revisions, into a data directory that no server uses.
+//! Objects with their uids, and maybe their revisions, into a data directory that no server uses or into etcd.
 //!
 //! They are decoded and converted to the storage version, and stored as they are: nothing is defaulted, validated or
-//! allocated. With revisions the directory must be new, since one counter numbers the writes of a store; it appears
-//! under its name once it is complete.
+//! allocated. With revisions the directory or etcd must be new, since one counter numbers the writes of a store. A directory
+//! appears under its name once it is complete; etcd is written to at the end (`numbered`).
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use mizzen_controlplane::Options;
 use mizzen_encryption::Encryption;
+use mizzen_etcd::client::Client as EtcdClient;
 use mizzen_object::decode::decode;
 use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::{Key, Resource, Revision};
@@ -22,6 +23,7 @@ use tokio::time::{Instant, sleep};
 
 use super::apply::Applied;
 use super::directory::{DirectoryError, OfflineServer, blocking, make_keys, store_options};
+use super::numbered::{NumberedError, write_numbered};
 use super::{Keep, OnConflict, Outcome, group_of};
 
 /// How long a new definition may take to be served.
@@ -47,6 +49,9 @@ pub(crate) enum ExactError {
     /// The store or its keys cannot be written.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// etcd cannot be filled.
+    #[error(transparent)]
+    Etcd(#[from] NumberedError),
 }
 
 /// Writes objects as they are.
@@ -54,17 +59,28 @@ pub(super) struct ExactWriter {
     offline: OfflineServer,
     keep: Keep,
     on_conflict: OnConflict,
-    new: Option<NewDirectory>,
+    new: Option<NewStore>,
 }
 
-/// A directory that is made of records with their revisions.
-struct NewDirectory {
-    path: PathBuf,
-    encryption: Option<Arc<Encryption>>,
+/// A store that is made of records with their revisions.
+struct NewStore {
+    place: NewPlace,
     records: Vec<CreatedRecord>,
     /// The spaces and keys of the records.
     keys: HashSet<(Arc<str>, Arc<str>)>,
     is_dry_run: bool,
+}
+
+/// Where a new store is.
+enum NewPlace {
+    Directory(NewDirectory),
+    Etcd(OfflineServer, EtcdClient),
+}
+
+/// A directory that does not exist yet, or is empty.
+struct NewDirectory {
+    path: PathBuf,
+    encryption: Option<Arc<Encryption>>,
 }
 
 impl ExactWriter {
@@ -90,18 +106,34 @@ impl ExactWriter {
         is_dry_run: bool,
     ) -> Result<ExactWriter, ExactError> {
         check_new(directory)?;
-        Ok(ExactWriter {
+        let path = directory.into();
+        let place = NewPlace::Directory(NewDirectory { path, encryption });
+        Ok(ExactWriter::into_new_store(place, keep, is_dry_run).await)
+    }
+
+    /// Fills an etcd that has no objects at the end.
+    pub(super) async fn into_new_etcd(
+        offline: OfflineServer,
+        client: EtcdClient,
+        keep: Keep,
+        is_dry_run: bool,
+    ) -> ExactWriter {
+        let place = NewPlace::Etcd(offline, client);
+        ExactWriter::into_new_store(place, keep, is_dry_run).await
+    }
+
+    async fn into_new_store(place: NewPlace, keep: Keep, is_dry_run: bool) -> ExactWriter {
+        ExactWriter {
             offline: OfflineServer::in_memory(Options::default()).await,
             keep,
             on_conflict: OnConflict::Fail,
-            new: Some(NewDirectory {
-                path: directory.into(),
-                encryption,
+            new: Some(NewStore {
+                place,
                 records: Vec::new(),
                 keys: HashSet::new(),
                 is_dry_run,
             }),
-        })
+        }
     }
 
     /// Stores one object.
@@ -168,7 +200,7 @@ impl ExactWriter {
         object: Value,
     ) -> Result<Outcome, Status> {
         let registry = self.offline.server.registry();
-        let existing = match registry.get(resource, key, "") {
+        let existing = match registry.read(resource, key, "").await {
             Ok(existing) => Some(existing.value()),
             Err(status) if status.code == 404 => None,
             Err(status) => return Err(status),
@@ -237,8 +269,21 @@ impl ExactWriter {
     }
 }
 
-impl NewDirectory {
+impl NewStore {
     async fn create(self) -> Result<(), ExactError> {
+        match self.place {
+            NewPlace::Directory(directory) => directory.create(self.records).await,
+            NewPlace::Etcd(offline, client) => {
+                let written = write_numbered(&offline.store, &client, self.records).await;
+                offline.close().await;
+                Ok(written?)
+            }
+        }
+    }
+}
+
+impl NewDirectory {
+    async fn create(self, records: Vec<CreatedRecord>) -> Result<(), ExactError> {
         let path = self.path;
         let fail = |source| ExactError::Io {
             path: path.clone(),
@@ -252,7 +297,7 @@ impl NewDirectory {
         fs::create_dir_all(parent).map_err(fail)?;
         let draft = tempfile::tempdir_in(parent).map_err(fail)?;
         let journal = draft.path().join("data");
-        let (target, records) = (journal.clone(), self.records);
+        let target = journal.clone();
         let options = store_options(self.encryption);
         blocking(move || mizzen_store::create(&target, &options, Revision::FIRST, records))
             .await

@@ -12,10 +12,11 @@
 //! | `served` | the resource types of a server |
 //! | `source` | where objects come from |
 //! | `order` | owners before dependents, definitions before their objects |
-//! | `target` | where objects go: an API server, or a data directory that no server uses |
+//! | `target` | where objects go: an API server, a data directory that no server uses, or etcd |
 //! | `apply` | one object into an API server |
-//! | `exact` | objects with uid and revision into a data directory |
-//! | `directory` | a data directory that no server uses, and an API server over it in this process |
+//! | `exact` | objects with uid and revision into a data directory or etcd |
+//! | `numbered` | records with their revisions into an etcd that has none |
+//! | `directory` | a data directory that no server uses, or etcd, and an API server over it in this process |
 //! | `report` | what became of each object |
 //!
 //! Invariant: an object is in the report of an import exactly once.
@@ -25,6 +26,7 @@ mod directory;
 mod exact;
 mod generated;
 mod keep;
+mod numbered;
 mod order;
 mod pattern;
 mod report;

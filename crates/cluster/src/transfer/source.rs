@@ -1,12 +1,14 @@
-//! Where objects come from: an API server, or a data directory that no server uses.
+//! Where objects come from: an API server, a data directory that no server uses, or etcd.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use kube::{Client, Error};
+use mizzen_controlplane::Options;
 use mizzen_encryption::Encryption;
 use mizzen_sdk::dynamic::query;
 use mizzen_sdk::write::message;
+use mizzen_store::Store;
 use mizzen_value::Value;
 
 use super::directory::{DirectoryError, OfflineServer};
@@ -59,11 +61,11 @@ pub(crate) enum SourceError {
 pub(crate) enum Source {
     /// An API server.
     Server(Client),
-    /// A data directory that no server uses.
-    Directory(OfflineSource),
+    /// A data directory that no server uses, or etcd.
+    Offline(OfflineSource),
 }
 
-/// A data directory that is open for reading.
+/// A data directory or an etcd cluster that is open for reading.
 pub(crate) struct OfflineSource(OfflineServer);
 
 /// What was exported, and what was not.
@@ -86,7 +88,13 @@ impl Source {
         encryption: Option<Arc<Encryption>>,
     ) -> Result<Source, DirectoryError> {
         let server = OfflineServer::open_read_only(directory, encryption).await?;
-        Ok(Source::Directory(OfflineSource(server)))
+        Ok(Source::Offline(OfflineSource(server)))
+    }
+
+    /// The objects in etcd.
+    pub(crate) async fn etcd(store: Store) -> Result<Source, DirectoryError> {
+        let server = OfflineServer::on_etcd(store, Options::default()).await?;
+        Ok(Source::Offline(OfflineSource(server)))
     }
 
     /// Writes the selected objects to a file: namespaces and definitions first, as an import needs them.
@@ -101,7 +109,7 @@ impl Source {
                 let requests = Requests::new(client);
                 export(&requests, selection, keep, file).await
             }
-            Source::Directory(OfflineSource(server)) => {
+            Source::Offline(OfflineSource(server)) => {
                 let exported = export(&server.requests(AGENT), selection, keep, file).await;
                 server.close().await;
                 exported

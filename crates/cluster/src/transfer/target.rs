@@ -1,4 +1,4 @@
-//! Where objects go: an API server, or a data directory that no server uses.
+//! Where objects go: an API server, a data directory that no server uses, or etcd.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use futures_util::stream::{self, StreamExt as _};
 use kube::Client;
 use mizzen_controlplane::Options;
 use mizzen_encryption::Encryption;
+use mizzen_etcd::client::Client as EtcdClient;
 use mizzen_sdk::write::message;
+use mizzen_store::Store;
 use mizzen_value::Value;
 
 use super::apply::Applier;
@@ -42,6 +44,11 @@ pub(crate) enum TargetError {
         "--keep {0}: an API server sets it anew; stop the server and name its data directory, or keep other fields"
     )]
     Identity(&'static str),
+    /// The etcd has objects.
+    #[error(
+        "etcd has objects already; add to them with --into-existing (not with --keep revision), or choose another --etcd-prefix"
+    )]
+    NotEmpty,
     /// Revisions without uids.
     #[error("--keep revision needs --keep uid, too")]
     RevisionAlone,
@@ -53,6 +60,8 @@ pub(crate) struct ImportOptions {
     pub(crate) keep: Keep,
     pub(crate) on_conflict: OnConflict,
     pub(crate) is_dry_run: bool,
+    /// Whether etcd may have objects already.
+    pub(crate) into_existing: bool,
 }
 
 /// Where objects go.
@@ -63,6 +72,13 @@ pub(crate) enum Target<'a> {
     Directory {
         directory: &'a Path,
         encryption: Option<Arc<Encryption>>,
+        /// How the API server over it allocates.
+        options: Box<Options>,
+    },
+    /// An etcd cluster, which servers may use meanwhile.
+    Etcd {
+        store: Store,
+        client: EtcdClient,
         /// How the API server over it allocates.
         options: Box<Options>,
     },
@@ -111,14 +127,37 @@ impl Target<'_> {
                     return Ok(imported);
                 }
                 offline.bootstrap(ranges).await?;
-                // A copy in memory is written to for real.
-                let options = ImportOptions {
-                    is_dry_run: false,
-                    ..options
+                apply_offline(offline, objects, options, report).await?;
+            }
+            Target::Etcd {
+                store,
+                client,
+                options: server,
+            } => {
+                let ranges = server.service_ranges.clone();
+                let offline = match options.is_dry_run {
+                    true => OfflineServer::etcd_copy(store, *server).await?,
+                    false => OfflineServer::on_etcd(store, *server).await?,
                 };
-                let applied = apply(offline.requests(AGENT), objects, options, report).await;
-                offline.close().await;
-                applied?;
+                let is_empty = offline.is_empty();
+                if !is_empty && (keep.revision || !options.into_existing) {
+                    return Err(TargetError::NotEmpty);
+                }
+                if keep.uid {
+                    let writer = match keep.revision {
+                        true => {
+                            ExactWriter::into_new_etcd(offline, client, keep, options.is_dry_run)
+                                .await
+                        }
+                        false => ExactWriter::into_open(offline, keep, options.on_conflict),
+                    };
+                    write_exactly(writer, objects, report).await?;
+                    return Ok(imported);
+                }
+                if is_empty {
+                    offline.bootstrap(ranges).await?;
+                }
+                apply_offline(offline, objects, options, report).await?;
             }
         }
         Ok(imported)
@@ -178,6 +217,23 @@ async fn apply(
         applier.establish(&definitions).await.map_err(discover)?;
     }
     Ok(())
+}
+
+/// Writes objects through the API server of a directory or of etcd.
+async fn apply_offline(
+    offline: OfflineServer,
+    objects: Vec<Value>,
+    options: ImportOptions,
+    report: &mut Report,
+) -> Result<(), TargetError> {
+    // A copy in memory is written to for real.
+    let options = ImportOptions {
+        is_dry_run: false,
+        ..options
+    };
+    let applied = apply(offline.requests(AGENT), objects, options, report).await;
+    offline.close().await;
+    applied
 }
 
 /// Stores objects as they are.

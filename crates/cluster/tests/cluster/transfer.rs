@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::etcd_server;
 use crate::process::Home;
 
 /// A namespace, a custom kind, an object of it with a status, and a ConfigMap that it owns. Dependents come first here.
@@ -388,4 +389,132 @@ async fn long_lists_are_read_in_pages() {
         "{said}"
     );
     server.stop().await;
+}
+
+/// An etcd for one test; none, with a message, if it is not installed.
+async fn etcd() -> Option<etcd_server::Cluster> {
+    let etcd = etcd_server::installed().into_iter().next()?;
+    Some(etcd.start(etcd_server::Options::default()).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_directory_moves_to_etcd_and_back_with_uids_and_revisions() {
+    let Some(etcd) = etcd().await else { return };
+    let home = Home::on_disk();
+    let server = home.start().await;
+    import(0, &home, SHOP, &[]);
+    let client = server.admin().await;
+    let before = [read(&client, OVEN).await, read(&client, RECIPE).await];
+    server.stop().await;
+    let endpoint = etcd.endpoint(0);
+    let on_disk = ["--all", "--keep", "all", "--data-dir", "data"];
+    let in_etcd = ["--all", "--keep", "all", "--etcd-servers", &endpoint];
+    let run = |arguments: &[&str], place: &[&str]| {
+        run(0, &[arguments, place].concat(), home.path());
+    };
+    run(&["export", "disk.json"], &on_disk);
+    run(&["import", "-q", "disk.json", "--dry-run"], &in_etcd);
+    run(&["import", "-q", "disk.json"], &in_etcd);
+    run(&["export", "etcd.json"], &in_etcd);
+    fs::rename(home.data_dir(), home.path().join("old")).unwrap();
+    run(&["import", "-q", "etcd.json"], &on_disk);
+    run(&["export", "again.json"], &on_disk);
+    let [disk, etcd_file, again] = ["disk.json", "etcd.json", "again.json"]
+        .map(|file| fs::read_to_string(home.path().join(file)).unwrap());
+    assert!(disk.contains(r#""resourceVersion""#) && disk.contains(r#""uid""#));
+    assert_eq!(disk, etcd_file);
+    assert_eq!(disk, again);
+
+    let other = Home::on_disk()
+        .with("--etcd-servers")
+        .with(endpoint.clone());
+    let server = other.start().await;
+    let client = server.admin().await;
+    assert_eq!(
+        [read(&client, OVEN).await, read(&client, RECIPE).await],
+        before
+    );
+    server.stop().await;
+    // Revisions cannot be kept a second time.
+    let refused = [
+        &["import", "disk.json", "--etcd-prefix", "/other"],
+        &in_etcd[..],
+    ]
+    .concat();
+    let said = self::run(1, &refused, home.path());
+    assert!(
+        said.contains("revisions can only be kept in a new etcd"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_imported_into_an_etcd_that_has_some_only_if_that_is_said() {
+    let Some(etcd) = etcd().await else { return };
+    let home = Home::in_memory();
+    fs::write(home.path().join("objects.yaml"), SHOP).unwrap();
+    let endpoint = etcd.endpoint(0);
+    let place = ["--etcd-servers", &endpoint, "--etcd-prefix", "/shop"];
+    let import = |code: i32, arguments: &[&str]| {
+        let import = ["import", "objects.yaml"];
+        run(
+            code,
+            &[&import, &place[..], arguments].concat(),
+            home.path(),
+        )
+    };
+    let said = import(0, &["--dry-run"]);
+    assert!(said.contains("nothing was written: 5 created"), "{said}");
+    let said = import(0, &[]);
+    assert!(said.contains("imported: 5 created"), "{said}");
+    for refused in [&[][..], &["--dry-run"], &["--keep", "uid"]] {
+        let said = import(1, refused);
+        assert!(said.contains("etcd has objects already"), "{said}");
+    }
+    let said = import(0, &["--into-existing"]);
+    assert!(said.contains("imported: 5 unchanged"), "{said}");
+    let said = run(
+        0,
+        &[&["export", "--include", "*.example.com"], &place[..]].concat(),
+        home.path(),
+    );
+    assert!(
+        said.contains("exported 1 objects of 1 resources from etcd at"),
+        "{said}"
+    );
+    // A server of that etcd serves what was imported, with its own bootstrap objects.
+    let server = Home::on_disk()
+        .with("--etcd-servers")
+        .with(endpoint.clone());
+    let server = server.with("--etcd-prefix").with("/shop");
+    let process = server.start().await;
+    check_shop(&process.admin().await).await;
+    process.stop().await;
+    // Its directory has none of them.
+    for command in [
+        &["backup", "day.backup", "--data-dir", "data"][..],
+        &["check", "data"],
+    ] {
+        let said = run(1, command, server.path());
+        assert!(said.contains("has no objects"), "{said}");
+    }
+    assert!(!server.path().join("day.backup").exists());
+}
+
+#[test]
+fn an_etcd_that_cannot_be_used_is_named() {
+    let home = Home::in_memory();
+    let export =
+        |code: i32, arguments: &[&str]| run(code, &[&["export"], arguments].concat(), home.path());
+    let said = export(1, &["--etcd-servers", "ftp://127.0.0.1"]);
+    assert!(said.contains("--etcd-servers: etcd endpoint"), "{said}");
+    let etcd = ["--etcd-servers", "http://127.0.0.1:1"];
+    for other in [
+        ["--data-dir", "data"],
+        ["--kubeconfig", "file"],
+        ["--context", "a"],
+    ] {
+        let said = export(2, &[etcd, other].concat());
+        assert!(said.contains("cannot be used with"), "{said}");
+    }
 }

@@ -32,6 +32,12 @@ pub(super) async fn commit(engine: &EngineParts, writes: Vec<Write>) -> CommitRe
     if *engine.closed.borrow() {
         return Err(WriteError::Closed);
     }
+    if engine.is_read_only {
+        return Err(WriteError::Remote {
+            message: "etcd is opened for reading only".into(),
+            is_known: true,
+        });
+    }
     let Some(first) = writes.first() else {
         return Ok(Vec::new());
     };

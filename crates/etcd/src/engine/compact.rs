@@ -28,6 +28,9 @@ struct Known {
 /// Compacts what was the present when this was last called, if it is this server's turn.
 pub(super) async fn compact(engine: &EngineParts) -> bool {
     let mut is_done = false;
+    if engine.is_read_only {
+        return is_done;
+    }
     let clusters = std::iter::once(&engine.main).chain(engine.overrides.values());
     for cluster in clusters {
         match compact_one(cluster).await {

@@ -62,6 +62,8 @@ pub struct EngineOptions {
     ///
     /// Kubernetes: `--etcd-healthcheck-timeout`.
     pub health_timeout: Duration,
+    /// Whether every write is rejected.
+    pub is_read_only: bool,
 }
 
 impl EngineOptions {
@@ -74,6 +76,7 @@ impl EngineOptions {
             overrides: BTreeMap::new(),
             lease_reuse: Duration::from_secs(60),
             health_timeout: Duration::from_secs(2),
+            is_read_only: false,
         }
     }
 }
@@ -92,6 +95,7 @@ struct EngineParts {
     codec: Arc<dyn Codec>,
     clock: Arc<dyn Clock>,
     health_timeout: Duration,
+    is_read_only: bool,
     spaces: RwLock<HashMap<Arc<str>, Arc<CachedSpace>>>,
     /// Whether the store is closed; watches end then.
     closed: watch::Sender<bool>,
@@ -132,6 +136,7 @@ impl EtcdEngine {
             },
             clock: options.clock,
             health_timeout: options.health_timeout,
+            is_read_only: options.is_read_only,
             spaces: RwLock::default(),
             closed,
         }))

@@ -6,6 +6,7 @@ mod authentication;
 mod authorization;
 mod clients;
 mod encryption;
+mod etcd;
 mod fairness;
 mod oidc;
 mod peers;
@@ -39,6 +40,7 @@ use authorization::AuthorizationArgs;
 pub(crate) use authorization::ConfiguredAuthorizer;
 use clients::ClientArgs;
 pub(super) use encryption::EncryptionArgs;
+pub(super) use etcd::EtcdArgs;
 use fairness::FairnessArgs;
 use peers::PeerArgs;
 pub(super) use proxy_headers::ProxyHeaderArgs;
@@ -61,7 +63,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
     pub data_dir: Option<PathBuf>,
     /// Store everything in memory; it is lost when the server stops
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["etcd_servers", "etcd_cafile", "etcd_servers_overrides"])]
     pub in_memory: bool,
     /// Listen on this port; 0 picks a free one [default: 6443; a cluster with a name keeps a free one]
     #[arg(long, value_name = "N")]
@@ -180,7 +182,7 @@ impl ServerArgs {
     /// The same, with the data directory of the etcd of `mizzen envtest` if `--etcd-servers` names one.
     pub(crate) async fn with_storage_location(&self) -> Result<ServerArgs, ComposeError> {
         let mut args = self.clone();
-        if let [server] = &*self.storage.etcd_servers
+        if let [server] = &*self.storage.etcd.etcd_servers
             && let Some(location) = StorageLocation::find(server).await
         {
             args.data_dir = Some(location.data_dir.join("registry"));
@@ -193,7 +195,7 @@ impl ServerArgs {
     /// Locks the cluster of the data directory for this process. Servers in memory and those that store objects in etcd have
     /// none: several of them may share the certificates and keys of a directory.
     pub(crate) fn lock_cluster(&mut self) -> Result<(), BusyCluster> {
-        if !self.in_memory && self.storage.etcd_servers.is_empty() {
+        if !self.in_memory && !self.storage.etcd.is_given() {
             let directory = ClusterDirectory::select(None, self.data_dir.as_deref());
             self.cluster = Some(Arc::new(RunningCluster::lock(directory)?));
         }

@@ -1,0 +1,161 @@
+//! Which etcd cluster has the objects, and how they lie in it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use mizzen_apiserver::clock::WallClock;
+use mizzen_encryption::{EncryptedCodec, Encryption};
+use mizzen_etcd::EngineOptions;
+use mizzen_etcd::client::{Client, Config, ConfigError};
+use mizzen_object::Kind;
+use mizzen_registry::{Codec, StorageCodec, Store};
+
+/// The arguments that name an etcd cluster.
+#[derive(Args, Clone)]
+pub(crate) struct EtcdArgs {
+    /// Use the etcd cluster at these URLs for objects, as Kubernetes does; the data directory keeps certificates and keys
+    #[arg(
+        long,
+        visible_alias = "etcd",
+        value_name = "URL,…",
+        value_delimiter = ','
+    )]
+    pub etcd_servers: Vec<String>,
+    /// Trust the certificate authorities in this PEM file for etcd, instead of those of the machine
+    #[arg(long, value_name = "FILE", requires = "etcd_servers")]
+    etcd_cafile: Option<PathBuf>,
+    /// Authenticate to etcd with the certificate in this PEM file
+    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
+    etcd_certfile: Option<PathBuf>,
+    /// The private key of --etcd-certfile
+    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
+    etcd_keyfile: Option<PathBuf>,
+    /// Use the keys of etcd below this prefix
+    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
+    etcd_prefix: String,
+    /// Use another etcd cluster for a resource: GROUP/RESOURCE#URL;URL,…
+    #[arg(long, value_name = "OVERRIDE,…", value_delimiter = ',', value_parser = parse_override, requires = "etcd_servers")]
+    etcd_servers_overrides: Vec<EtcdOverride>,
+}
+
+/// A resource that is stored in another etcd cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct EtcdOverride {
+    /// The keyspace of the resource.
+    space: String,
+    servers: Vec<String>,
+}
+
+impl EtcdArgs {
+    /// Whether an etcd cluster is named.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.etcd_servers.is_empty()
+    }
+
+    /// A client of the cluster. Must be called within a tokio runtime.
+    pub(crate) fn client(&self) -> Result<Client, ConfigError> {
+        self.connect(&self.etcd_servers)
+    }
+
+    /// The store in etcd. Must be called within a tokio runtime.
+    pub(crate) fn store(&self, options: EngineOptions) -> Result<Store, ConfigError> {
+        let mut overrides = BTreeMap::new();
+        for EtcdOverride { space, servers } in &self.etcd_servers_overrides {
+            overrides.insert(space.clone(), self.connect(servers)?);
+        }
+        let options = EngineOptions {
+            overrides,
+            ..options
+        };
+        Ok(mizzen_etcd::store(self.client()?, options))
+    }
+
+    fn connect(&self, servers: &[String]) -> Result<Client, ConfigError> {
+        Client::connect(Config {
+            ca_file: self.etcd_cafile.clone(),
+            cert_file: self.etcd_certfile.clone(),
+            key_file: self.etcd_keyfile.clone(),
+            ..Config::new(servers.to_vec(), Arc::new(WallClock))
+        })
+    }
+
+    /// How objects lie in etcd.
+    pub(crate) fn codec(
+        &self,
+        has_legacy_apis: bool,
+        encryption: Option<&Arc<Encryption>>,
+    ) -> Arc<dyn Codec> {
+        let catalog = match has_legacy_apis {
+            true => mizzen_kinds::legacy_catalog(),
+            false => mizzen_kinds::catalog(),
+        };
+        let mut plain = StorageCodec::new(&self.etcd_prefix, catalog.stored_kinds())
+            .with_keyspace("ranges", &mizzen_kinds::range_allocation());
+        let is_endpoints = |kind: &&Kind| kind.gvk.group.is_empty() && kind.gvk.kind == "Endpoints";
+        if let Some(endpoints) = catalog.kinds.iter().find(is_endpoints) {
+            plain = plain
+                .with_keyspace("masterleases", endpoints)
+                .with_keyspace("peerserverleases", endpoints);
+        }
+        let plain = Arc::new(plain);
+        match encryption {
+            Some(encryption) => Arc::new(EncryptedCodec::new(plain, encryption.clone())),
+            None => plain,
+        }
+    }
+}
+
+/// Parses `GROUP/RESOURCE#URL;URL`. The core group is empty: `/events#http://…`.
+fn parse_override(text: &str) -> Result<EtcdOverride, String> {
+    let malformed = || {
+        format!(
+            "{text:?} is not GROUP/RESOURCE#URL;URL; the core group is empty, as in /events#http://127.0.0.1:2379"
+        )
+    };
+    let (resource, servers) = text.split_once('#').ok_or_else(malformed)?;
+    let (group, resource) = resource.split_once('/').ok_or_else(malformed)?;
+    if resource.is_empty() || resource.contains('/') || servers.is_empty() {
+        return Err(malformed());
+    }
+    let space = match group {
+        "" => resource.into(),
+        group => format!("{group}/{resource}"),
+    };
+    let servers = servers.split(';').map(str::to_owned).collect();
+    Ok(EtcdOverride { space, servers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_override_names_a_resource_and_its_servers() {
+        let parsed = parse_override("apps/deployments#http://a:1;http://b:2").unwrap();
+        assert_eq!(parsed.space, "apps/deployments");
+        assert_eq!(parsed.servers, ["http://a:1", "http://b:2"]);
+        assert_eq!(
+            parse_override("/events#http://a:1").unwrap().space,
+            "events"
+        );
+    }
+
+    #[test]
+    fn an_override_without_group_resource_or_server_is_rejected() {
+        for text in [
+            "events#http://a:1",
+            "/events",
+            "/#http://a:1",
+            "/events#",
+            "a/b/c#x",
+        ] {
+            assert!(
+                parse_override(text)
+                    .unwrap_err()
+                    .contains("is not GROUP/RESOURCE#URL")
+            );
+        }
+    }
+}

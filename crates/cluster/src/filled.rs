@@ -1,0 +1,19 @@
+//! Waiting for a store that is filled from etcd.
+
+use std::time::Duration;
+
+use mizzen_store::Store;
+use tokio::time::timeout;
+
+/// Waits until the objects of all resources that are used so far have been read, at most `limit`.
+pub(crate) async fn filled_within(store: &Store, limit: Duration) -> Result<(), String> {
+    if timeout(limit, store.filled()).await.is_ok() {
+        return Ok(());
+    }
+    let why = match store.check().await {
+        Ok(()) => "it is slow".into(),
+        Err(error) => error.to_string(),
+    };
+    let seconds = limit.as_secs();
+    Err(format!("etcd could not be read within {seconds} s: {why}"))
+}
