@@ -26,6 +26,7 @@ use mizzen_bootstrap::token_key::TokenKey;
 use mizzen_bootstrap::token_tracking;
 use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtime_config};
 use mizzen_encryption::{Encryption, check_owner};
+use mizzen_etcd::EtcdMetrics;
 use mizzen_metrics::set_api_server_id;
 use mizzen_metrics_server as metrics_server;
 use mizzen_registry::Registry;
@@ -527,6 +528,8 @@ impl ParsedArgs {
 struct PersistentState {
     encryption: Option<Arc<Encryption>>,
     store: Store,
+    /// Of the requests to etcd, if objects are there.
+    etcd_metrics: Arc<EtcdMetrics>,
     registry: Registry,
     authority: Arc<Authority>,
     front_proxy: Authority,
@@ -538,13 +541,14 @@ impl PersistentState {
         let directory = args.directory();
         let directory = directory.as_deref();
         let encryption = args.encryption.encryption().await?;
+        let etcd_metrics = Arc::new(EtcdMetrics::default());
         let store = match args.storage.uses_etcd() {
             true => {
                 let codec = args
                     .storage
                     .etcd
                     .codec(args.legacy_apis, encryption.as_ref());
-                args.storage.etcd_store(codec)?
+                args.storage.etcd_store(codec, etcd_metrics.clone())?
             }
             false => PersistentState::open_store(directory, args, encryption.clone()).await?,
         };
@@ -560,6 +564,7 @@ impl PersistentState {
         Ok(PersistentState {
             encryption,
             store,
+            etcd_metrics,
             registry,
             authority: Arc::new(authority),
             front_proxy,
@@ -582,6 +587,7 @@ impl PersistentState {
                 "{why}; check --etcd-servers, or raise --storage-initialization-timeout"
             ))
         })?;
+        server.metrics().register(&self.etcd_metrics);
         if let Some(encryption) = &self.encryption {
             server.metrics().register(encryption);
         }

@@ -4,6 +4,8 @@
 //! its outcome is trusted if the store has the same version of the object, as a commit finds out. An outcome without a commit
 //! (an error, or nothing to change) is trusted after the version was compared.
 //!
+//! Invariant: a write that the store did not answer is not tried again, as it may be committed.
+//!
 //! Kubernetes: GuaranteedUpdate with a cached object (storage/etcd3/store.go).
 
 use std::sync::Arc;

@@ -70,6 +70,8 @@ enum DeleteAttempt {
     Unchanged(Deleted),
     /// Another write was committed first.
     Raced,
+    /// The store did not take the write, or did not say whether it has.
+    Failed(Status),
 }
 
 impl Registry {
@@ -89,6 +91,8 @@ impl Registry {
             match self.try_delete(resource, key, delete, &current).await {
                 Ok(DeleteAttempt::Done(deleted)) => return Ok(deleted),
                 Ok(DeleteAttempt::Raced) => attempt.require_latest(),
+                // The change that the store shows then may be that of this very write.
+                Ok(DeleteAttempt::Failed(status)) => return Err(status),
                 _ if attempt.was_outdated(&current).await? => {}
                 Ok(DeleteAttempt::Unchanged(deleted)) => return Ok(deleted),
                 Err(status) => return Err(status),
@@ -160,7 +164,10 @@ impl Registry {
             Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => {
                 Ok(DeleteAttempt::Raced)
             }
-            Err(error) => Err(write_status(resource.kind(), &key.name, error)),
+            Err(error) => {
+                let status = write_status(resource.kind(), &key.name, error);
+                Ok(DeleteAttempt::Failed(status))
+            }
         }
     }
 

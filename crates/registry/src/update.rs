@@ -80,6 +80,8 @@ enum UpdateAttempt {
     Unchanged(Object),
     /// Another write was committed first.
     Raced,
+    /// The store did not take the write, or did not say whether it has.
+    Failed(Status),
 }
 
 impl Registry {
@@ -98,6 +100,8 @@ impl Registry {
                     attempt.require_latest();
                     continue;
                 }
+                // The change that the store shows then may be that of this very write.
+                Ok(UpdateAttempt::Failed(status)) => return Err(status),
                 _ if attempt.was_outdated(&current).await? => continue,
                 Ok(UpdateAttempt::Unchanged(object)) => object,
                 Err(status) => return Err(status),
@@ -256,7 +260,10 @@ impl Registry {
             Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => {
                 Ok(UpdateAttempt::Raced)
             }
-            Err(error) => Err(write_status(resource.kind(), &key.name, error)),
+            Err(error) => {
+                let status = write_status(resource.kind(), &key.name, error);
+                Ok(UpdateAttempt::Failed(status))
+            }
         }
     }
 }

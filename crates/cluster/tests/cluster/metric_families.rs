@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::client::Client;
+use crate::etcd_server;
 use crate::process::Home;
 
 /// How long it takes at most until all families are shown.
@@ -160,8 +161,61 @@ async fn families_are_served_with_upstreams_types_labels_and_bounds() {
     };
     let complete = timeout(PATIENCE, complete).await;
     assert!(complete.is_ok(), "not shown: {:#?}", missing(&families));
+    assert_as_upstream(&table, &families);
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn families_of_etcd_are_served_with_upstreams_types_labels_and_bounds() {
+    for etcd in etcd_server::installed().into_iter().rev().take(1) {
+        let etcd = etcd.start(etcd_server::Options::default()).await;
+        let home = Home::on_disk().with("--etcd-servers");
+        let process = home.with(etcd.endpoint(0)).start().await;
+        let admin = process.admin().await;
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let map = json!({"metadata": {"name": "a"}}).to_string();
+        admin.post(maps, map).await.expect(201);
+        let path = format!("{maps}/a");
+        admin
+            .call("PATCH", &path, r#"{"data":{"a":"b"}}"#)
+            .await
+            .expect(200);
+        admin.call("DELETE", &path, "").await.expect(200);
+        admin.get(&path).await.expect(404);
+        let size = "apiserver_storage_size_bytes";
+        let mut text = String::new();
+        let complete = async {
+            while !text.contains(size) {
+                text = admin.get("/metrics").await.expect(200).text();
+            }
+        };
+        timeout(PATIENCE, complete).await.expect("a size");
+        for operation in ["create", "update", "delete", "get", "list"] {
+            let labels = format!(r#"{{group="",operation="{operation}",resource="configmaps"}}"#);
+            assert!(
+                text.contains(&format!("etcd_requests_total{labels}")),
+                "{operation}: {text}"
+            );
+        }
+        assert!(text.contains(&format!(r#"{size}{{storage_cluster_id="etcd-0"}}"#)));
+        assert!(
+            !text.contains(r#"storage_cluster_id="default""#),
+            "its directory has no objects"
+        );
+        let (table, families) = (table(), shown(&text));
+        assert_as_upstream(&table, &families);
+        let is_listed = |name: &&String| table.iter().any(|row| row.name == **name);
+        let mut of_etcd = families.keys().filter(|name| name.starts_with("etcd_"));
+        assert!(of_etcd.all(|name| is_listed(&name)));
+        process.stop().await;
+    }
+}
+
+/// Expects upstream's type, labels and bounds of every family.
+#[track_caller]
+fn assert_as_upstream(table: &[UpstreamFamily<'_>], families: &BTreeMap<String, ShownFamily>) {
     let mut wrong = Vec::new();
-    for row in &table {
+    for row in table {
         let Some(family) = families.get(row.name) else {
             continue;
         };
@@ -189,5 +243,4 @@ async fn families_are_served_with_upstreams_types_labels_and_bounds() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    process.stop().await;
 }

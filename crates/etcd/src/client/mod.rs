@@ -25,6 +25,7 @@ use mizzen_value::clock::Clock;
 use prost::Message;
 use tokio::time::{Instant, sleep_until};
 pub use tonic::Code;
+use tracing::debug;
 
 use crate::messages::{
     CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse,
@@ -317,6 +318,7 @@ impl Client {
                 sleep_until(Instant::now() + pause).await;
                 pause = (pause * 2).min(LAST_PAUSE);
             }
+            debug!(endpoint = %member.endpoint, is_read, %error, "calling another etcd member");
             last = Some(index);
         }
         unreachable!("the number of attempts is limited")

@@ -42,6 +42,7 @@ pub(super) async fn commit(engine: &EngineParts, writes: Vec<Write>) -> CommitRe
         return Ok(Vec::new());
     };
     let cluster = engine.cluster(first.space.name());
+    let (operation, cached) = (operation(first), engine.cached(&first.space));
     let mut entries = Vec::with_capacity(writes.len());
     let mut txn = TxnRequest::default();
     for (index, write) in writes.into_iter().enumerate() {
@@ -53,13 +54,22 @@ pub(super) async fn commit(engine: &EngineParts, writes: Vec<Write>) -> CommitRe
         }
         entries.push(add(engine, cluster, write, &mut txn).await?);
     }
-    let response = cluster.client.txn(txn).await.map_err(rejected)?;
+    let response = cached.write(operation, txn).await.map_err(rejected)?;
     match response.succeeded {
         true => {
             let revision = response.header.map_or(0, |header| header.revision);
             committed(engine, entries, revision_from(revision)).await
         }
         false => Err(why_refused(engine, &entries, response)),
+    }
+}
+
+/// What upstream calls the operation of a transaction that begins with `write`.
+fn operation(write: &Write) -> &'static str {
+    match (&write.change, write.expect) {
+        (WriteOperation::Delete(_), _) => "delete",
+        (WriteOperation::Put(_), Expect::Absent) => "create",
+        _ => "update",
     }
 }
 

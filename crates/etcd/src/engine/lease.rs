@@ -3,13 +3,14 @@
 //! Kubernetes: one lease for at most a thousand records within `--lease-reuse-duration-seconds`, with as much on top of the
 //! time that was asked for (storage/etcd3/lease_manager.go).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_store::WriteError;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::rejected;
+use super::{EtcdMetrics, rejected};
 use crate::client::Client;
 use crate::messages::LeaseGrantRequest;
 
@@ -19,6 +20,7 @@ const MAX_RECORDS: usize = 1000;
 /// The leases of a cluster.
 pub(super) struct Leases {
     reuse: Duration,
+    metrics: Arc<EtcdMetrics>,
     last: Mutex<Option<Lease>>,
 }
 
@@ -29,9 +31,10 @@ struct Lease {
 }
 
 impl Leases {
-    pub(super) fn new(reuse: Duration) -> Leases {
+    pub(super) fn new(reuse: Duration, metrics: Arc<EtcdMetrics>) -> Leases {
         Leases {
             reuse,
+            metrics,
             last: Mutex::default(),
         }
     }
@@ -55,6 +58,9 @@ impl Leases {
             id: 0,
         };
         let lease = client.lease_grant(request).await.map_err(rejected)?;
+        if let Some(last) = &*last {
+            self.metrics.lease_ended(last.n_records);
+        }
         *last = Some(Lease {
             id: lease.id,
             expires: now + Duration::from_secs(granted),

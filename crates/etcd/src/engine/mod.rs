@@ -14,6 +14,7 @@ mod blocking;
 mod commit;
 mod compact;
 mod lease;
+mod metrics;
 mod read;
 mod space;
 
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 use self::blocking::BlockingCodec;
 use self::compact::Compactor;
 use self::lease::Leases;
+pub use self::metrics::EtcdMetrics;
 use self::space::CachedSpace;
 use crate::client::{CallError, Client, Outcome};
 
@@ -64,6 +66,8 @@ pub struct EngineOptions {
     pub health_timeout: Duration,
     /// Whether every write is rejected.
     pub is_read_only: bool,
+    /// Where requests are counted.
+    pub metrics: Arc<EtcdMetrics>,
 }
 
 impl EngineOptions {
@@ -77,6 +81,7 @@ impl EngineOptions {
             lease_reuse: Duration::from_secs(60),
             health_timeout: Duration::from_secs(2),
             is_read_only: false,
+            metrics: Arc::default(),
         }
     }
 }
@@ -96,6 +101,7 @@ struct EngineParts {
     clock: Arc<dyn Clock>,
     health_timeout: Duration,
     is_read_only: bool,
+    metrics: Arc<EtcdMetrics>,
     spaces: RwLock<HashMap<Arc<str>, Arc<CachedSpace>>>,
     /// Whether the store is closed; watches end then.
     closed: watch::Sender<bool>,
@@ -113,12 +119,17 @@ struct Cluster {
 impl EtcdEngine {
     fn new(client: Client, options: EngineOptions) -> EtcdEngine {
         let closed = watch::Sender::new(false);
-        let cluster = |client: Client| {
+        let metrics = options.metrics.clone();
+        let mut n_clusters = 0;
+        let mut cluster = |client: Client| {
+            let size = metrics::follow_size(client.clone(), n_clusters, metrics.clone());
+            tokio::spawn(until_closed(closed.subscribe(), size));
+            n_clusters += 1;
             let has_progress = Arc::new(AtomicBool::new(false));
             let (asked, told) = (client.clone(), has_progress.clone());
             tokio::spawn(until_closed(closed.subscribe(), ask_features(asked, told)));
             Cluster {
-                leases: Leases::new(options.lease_reuse),
+                leases: Leases::new(options.lease_reuse, metrics.clone()),
                 compactor: Compactor::default(),
                 client,
                 has_progress,
@@ -137,6 +148,7 @@ impl EtcdEngine {
             clock: options.clock,
             health_timeout: options.health_timeout,
             is_read_only: options.is_read_only,
+            metrics: options.metrics,
             spaces: RwLock::default(),
             closed,
         }))
@@ -167,7 +179,13 @@ impl Engine for EtcdEngine {
         let name = feed.space().name().clone();
         let cluster = parts.cluster(&name);
         let prefix = parts.codec.prefix(&name);
-        let cached = Arc::new(CachedSpace::new(prefix, cluster.client.clone()));
+        let cached = CachedSpace::new(
+            name.clone(),
+            prefix,
+            cluster.client.clone(),
+            parts.metrics.clone(),
+        );
+        let cached = Arc::new(cached);
         parts.spaces.write().insert(name, cached.clone());
         let has_progress = cluster.has_progress.clone();
         let run = space::run(feed, cached, parts.codec.clone(), has_progress);

@@ -37,7 +37,7 @@ pub(super) async fn get(
         key: cached.key(key),
         ..RangeRequest::default()
     };
-    let response = cached.client.range(request).await.map_err(unavailable)?;
+    let response = cached.read("get", request).await.map_err(unavailable)?;
     let kv = response.kvs.into_iter().next();
     Ok(kv.map(|kv| record_of(engine, space, key, kv)))
 }
@@ -63,7 +63,7 @@ async fn current_revision(cached: &CachedSpace) -> Result<Revision, CallError> {
         key: cached.prefix.clone().into(),
         ..RangeRequest::default()
     };
-    let header = cached.client.range(request).await?.header;
+    let header = cached.read("get", request).await?.header;
     Ok(revision_from(header.map_or(0, |header| header.revision)))
 }
 

@@ -8,10 +8,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use mizzen_store::{Codec, Draft, Event, Feed, FeedChange, KeyMark, Record, Revision};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::EtcdMetrics;
 use crate::client::{CallError, Client, ProgressRequester, Watch};
-use crate::messages::{self, EventType, KeyValue, RangeRequest, WatchCreateRequest, WatchResponse};
+use crate::messages::{
+    self, EventType, KeyValue, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
+    WatchCreateRequest, WatchResponse,
+};
 
 /// How many keys are listed at once.
 ///
@@ -24,9 +29,11 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What readers and writers of a keyspace share with the task that fills it.
 pub(super) struct CachedSpace {
+    name: Arc<str>,
     /// The prefix of its keys.
     pub(super) prefix: String,
-    pub(super) client: Client,
+    client: Client,
+    metrics: Arc<EtcdMetrics>,
     /// Writes of this process whose events have not come yet, by key.
     pending: Mutex<HashMap<Arc<str>, Vec<Arc<PendingWrite>>>>,
     /// Asks the watch that runs for its progress.
@@ -50,10 +57,17 @@ pub(super) struct PendingGuard {
 }
 
 impl CachedSpace {
-    pub(super) fn new(prefix: String, client: Client) -> CachedSpace {
+    pub(super) fn new(
+        name: Arc<str>,
+        prefix: String,
+        client: Client,
+        metrics: Arc<EtcdMetrics>,
+    ) -> CachedSpace {
         CachedSpace {
+            name,
             prefix,
             client,
+            metrics,
             pending: Mutex::default(),
             progress: Mutex::default(),
         }
@@ -71,6 +85,32 @@ impl CachedSpace {
             range_end: end_of(&self.prefix),
             ..RangeRequest::default()
         }
+    }
+
+    /// Reads keys, for an operation as upstream names it.
+    pub(super) async fn read(
+        &self,
+        operation: &'static str,
+        request: RangeRequest,
+    ) -> Result<RangeResponse, CallError> {
+        let began = Instant::now();
+        let answer = self.client.range(request).await;
+        self.metrics
+            .requested(operation, &self.name, began, &answer);
+        answer
+    }
+
+    /// Executes a transaction, for an operation as upstream names it.
+    pub(super) async fn write(
+        &self,
+        operation: &'static str,
+        request: TxnRequest,
+    ) -> Result<TxnResponse, CallError> {
+        let began = Instant::now();
+        let answer = self.client.txn(request).await;
+        self.metrics
+            .requested(operation, &self.name, began, &answer);
+        answer
     }
 
     /// The key within the keyspace.
@@ -242,6 +282,7 @@ impl Filler {
     fn apply(&mut self, response: WatchResponse) {
         let space = self.feed.space().name().clone();
         if response.events.is_empty() {
+            self.cached.metrics.progressed(&space);
             // Kubernetes: what an old etcd tells of progress may be ahead of its events.
             let told = response
                 .header
@@ -316,8 +357,9 @@ pub(super) async fn list(
         keys_only,
         ..cached.range()
     };
+    let operation = if keys_only { "listOnlyKeys" } else { "list" };
     loop {
-        let page = cached.client.range(request.clone()).await?;
+        let page = cached.read(operation, request.clone()).await?;
         if request.revision == 0 {
             request.revision = page.header.map_or(0, |header| header.revision);
         }
@@ -326,7 +368,10 @@ pub(super) async fn list(
         match kvs.last().filter(|_| more) {
             // The key that follows immediately.
             Some(last) => request.key = [&last.key[..], &[0]].concat().into(),
-            None => return Ok((revision_from(request.revision), kvs)),
+            None => {
+                cached.metrics.listed(&cached.name, kvs.len());
+                return Ok((revision_from(request.revision), kvs));
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use mizzen_apiserver::clock::WallClock;
-use mizzen_etcd::EngineOptions;
 use mizzen_etcd::client::ConfigError;
+use mizzen_etcd::{EngineOptions, EtcdMetrics};
 use mizzen_registry::{Codec, Store};
 
 use super::{EtcdArgs, duration};
@@ -50,8 +50,13 @@ impl StorageArgs {
     }
 
     /// The store in etcd. Must be called within a tokio runtime.
-    pub(crate) fn etcd_store(&self, codec: Arc<dyn Codec>) -> Result<Store, ConfigError> {
+    pub(crate) fn etcd_store(
+        &self,
+        codec: Arc<dyn Codec>,
+        metrics: Arc<EtcdMetrics>,
+    ) -> Result<Store, ConfigError> {
         self.etcd.store(EngineOptions {
+            metrics,
             lease_reuse: Duration::from_secs(self.lease_reuse_duration_seconds),
             health_timeout: self.etcd_healthcheck_timeout,
             ..EngineOptions::new(codec, Arc::new(WallClock))
