@@ -14,8 +14,9 @@ use crate::keyspaces::Keyspaces;
 use crate::memory::MemoryEngine;
 use crate::sequencer::Sequencer;
 use crate::{
-    Encryptor, Engine, Feed, Health, Journal, Keyspace, KeyspaceStats, OpenError, ReadError,
-    Record, Revision, Snapshot, WindowLimits, Write, WriteError, WriteFailures, load, write,
+    Encryptor, Engine, Expired, Feed, Health, Journal, Keyspace, KeyspaceStats, OpenError,
+    ReadError, Record, Revision, Snapshot, WindowLimits, Write, WriteError, WriteFailures, load,
+    write,
 };
 
 /// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
@@ -160,7 +161,16 @@ impl Store {
         space: &Keyspace,
         revision: Revision,
     ) -> Result<Snapshot, ReadError> {
-        match space.snapshot_at(revision) {
+        let seen = space.revision();
+        let snapshot = match self.0.engine.is_shared() && revision > seen {
+            // The keyspace lags behind: it would show what it has as the state at the revision.
+            true => Err(Expired {
+                requested: revision,
+                oldest: seen,
+            }),
+            false => space.snapshot_at(revision),
+        };
+        match snapshot {
             Err(expired) if self.0.engine.is_shared() => {
                 self.0.engine.snapshot_at(space, revision, expired).await
             }
