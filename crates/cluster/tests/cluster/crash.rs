@@ -9,8 +9,10 @@ use mizzen_linearizability::{History, Outcome};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use crate::etcd_server;
 use crate::linearizable::assert_linearizable;
 use crate::linearizable::clients::{RecordedClient, Workload};
+use crate::linearizable::etcd::{EtcdCluster, N_MEMBERS};
 use crate::linearizable::proxy::Proxy;
 use crate::linearizable::recorder::{PREFIX, Recorder};
 use crate::linearizable::servers::Servers;
@@ -21,20 +23,31 @@ use crate::random::{Random, rounds};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const N_WRITERS: usize = 32;
 const N_WATCHERS: usize = 4;
+/// How often one server is killed in a test run.
+pub(crate) const N_ROUNDS: usize = 8;
 /// The number of objects of each writer.
 const N_NAMES: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_acknowledged_write_is_lost_after_a_kill() {
-    check_kills(vec![Home::on_disk()]).await;
+    check_kills(Servers::start(vec![Home::on_disk()]).await, N_ROUNDS).await;
 }
 
-/// Kills servers during writes: no acknowledged write is lost, none that was rejected is there, and watches have no gap
-/// and no repeat. `MIZZEN_CRASH_ROUNDS=500` kills more often than a test run does.
-pub(crate) async fn check_kills(homes: Vec<Home>) {
+/// Three servers on three members of etcd, all of which are killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_acknowledged_write_is_lost_after_a_kill_of_servers_and_members_of_etcd() {
+    for program in etcd_server::installed().into_iter().rev().take(1) {
+        let etcd = Arc::new(EtcdCluster::start(&program).await);
+        check_kills(Servers::start_on_etcd(etcd, 3, "/crash").await, 3).await;
+    }
+}
+
+/// Kills servers, and members of the etcd below them, during writes: no acknowledged write is lost, none that was rejected is
+/// there, and watches have no gap and no repeat. `MIZZEN_CRASH_ROUNDS=500` kills more often than a test run does.
+pub(crate) async fn check_kills(servers: Servers, n_rounds: usize) {
     let mut random = Random::from_env();
-    let n_rounds = rounds("MIZZEN_CRASH_ROUNDS", 8);
-    let servers = Arc::new(Servers::start(homes).await);
+    let n_rounds = rounds("MIZZEN_CRASH_ROUNDS", n_rounds);
+    let servers = Arc::new(servers);
     let recorder = Arc::new(Recorder::new(Proxy::default(), usize::MAX));
     let watchers = watchers::spawn(N_WATCHERS, &servers, &recorder, &mut random);
     let client = |number: usize, seed| {
@@ -55,9 +68,19 @@ pub(crate) async fn check_kills(homes: Vec<Home>) {
     for _ in 0..n_rounds {
         let n_requests = 2 * N_WRITERS + random.below(250) as usize;
         recorder.attempted(recorder.n_attempts() + n_requests).await;
-        servers
-            .kill(random.below(servers.len() as u64) as usize)
-            .await;
+        match servers.etcd().filter(|_| random.below(2) == 0) {
+            // The member is away for some requests.
+            Some(etcd) => {
+                let over = recorder.attempted(recorder.n_attempts() + N_WRITERS);
+                etcd.kill(random.below(N_MEMBERS as u64) as usize, over)
+                    .await;
+            }
+            None => {
+                servers
+                    .kill(random.below(servers.len() as u64) as usize)
+                    .await;
+            }
+        }
         reader.list().await;
     }
     recorder.stop_clients();

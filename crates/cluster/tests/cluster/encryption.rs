@@ -7,6 +7,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::client::Client;
+use crate::crash;
+use crate::linearizable::servers::Servers;
 use crate::plugin::TestPlugin;
 use crate::process::{Home, Process};
 
@@ -213,7 +215,7 @@ async fn an_encryption_key_is_replaced_and_nothing_is_in_plain_text() {
 async fn no_acknowledged_write_is_lost_with_encryption() {
     let home = home(IDENTITY);
     say_of(&home, "'*.*'", &aes(1).replace("aescbc", "secretbox"));
-    crate::crash::check_kills(vec![home]).await;
+    crash::check_kills(Servers::start(vec![home]).await, crash::N_ROUNDS).await;
 }
 
 #[tokio::test]

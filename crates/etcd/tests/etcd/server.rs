@@ -57,6 +57,19 @@ pub(crate) struct Options {
     pub(crate) tls: bool,
     /// More flags for every member.
     pub(crate) flags: Vec<&'static str>,
+    /// Whether members write to disk before they answer, so that they can be killed. Else etcd 3.5 keeps some of its log in memory.
+    pub(crate) is_durable: bool,
+    /// The ports of the members for each other; free ones if there are none.
+    pub(crate) peers: Vec<PeerPort>,
+}
+
+/// The port of a member for others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeerPort {
+    /// Where it listens.
+    pub(crate) listen: u16,
+    /// Where others connect; what is between forwards.
+    pub(crate) advertise: u16,
 }
 
 impl Default for Options {
@@ -66,6 +79,8 @@ impl Default for Options {
             n_members: 1,
             tls: false,
             flags: Vec::new(),
+            is_durable: false,
+            peers: Vec::new(),
         }
     }
 }
@@ -126,6 +141,7 @@ impl Etcd {
 pub(crate) struct Cluster {
     etcd: Etcd,
     flags: Vec<&'static str>,
+    is_durable: bool,
     members: Vec<Member>,
     /// The files of TLS, if clients need it.
     pub(crate) tls: Option<TlsFiles>,
@@ -134,7 +150,7 @@ pub(crate) struct Cluster {
 
 struct Member {
     client_port: u16,
-    peer_port: u16,
+    peer: PeerPort,
     process: Option<Child>,
 }
 
@@ -145,14 +161,26 @@ impl Cluster {
         let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let listeners: Vec<_> = (0..options.n_members).map(|_| (bind(), bind())).collect();
         let port = |listener: &TcpListener| listener.local_addr().expect("an address").port();
-        let members = listeners.iter().map(|(client, peer)| Member {
-            client_port: port(client),
-            peer_port: port(peer),
-            process: None,
-        });
+        let own = |peer: &TcpListener| PeerPort {
+            listen: port(peer),
+            advertise: port(peer),
+        };
+        let members = listeners
+            .iter()
+            .enumerate()
+            .map(|(index, (client, peer))| Member {
+                client_port: port(client),
+                peer: options
+                    .peers
+                    .get(index)
+                    .copied()
+                    .unwrap_or_else(|| own(peer)),
+                process: None,
+            });
         Cluster {
             etcd,
             flags: options.flags,
+            is_durable: options.is_durable,
             members: members.collect(),
             tls: options.tls.then(|| TlsFiles::create(dir.path())),
             dir,
@@ -164,12 +192,14 @@ impl Cluster {
             .map(|index| {
                 format!(
                     "m{index}=http://127.0.0.1:{}",
-                    self.members[index].peer_port
+                    self.members[index].peer.advertise
                 )
             })
             .collect();
         let client_url = self.endpoint(index);
-        let peer_url = format!("http://127.0.0.1:{}", self.members[index].peer_port);
+        let peer = self.members[index].peer;
+        let listen_peer_url = format!("http://127.0.0.1:{}", peer.listen);
+        let peer_url = format!("http://127.0.0.1:{}", peer.advertise);
         let log = File::options()
             .create(true)
             .append(true)
@@ -182,14 +212,14 @@ impl Cluster {
             .arg(self.dir.path().join(format!("m{index}")))
             .args(["--listen-client-urls", &client_url])
             .args(["--advertise-client-urls", &client_url])
-            .args(["--listen-peer-urls", &peer_url])
+            .args(["--listen-peer-urls", &listen_peer_url])
             .args(["--initial-advertise-peer-urls", &peer_url])
             .args(["--initial-cluster", &peers.join(",")])
             .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log);
-        if self.etcd.has_unsafe_no_fsync {
+        if self.etcd.has_unsafe_no_fsync && !self.is_durable {
             command.arg("--unsafe-no-fsync");
         }
         if let Some(tls) = &self.tls {

@@ -1,25 +1,27 @@
 //! Concurrent clients of servers that are killed and paused see what one server could have answered.
 //!
-//! `servers` starts the servers of a run and `nemesis` disturbs them. `clients` and `watchers` send requests through a
+//! `servers` starts the servers of a run, maybe on `etcd` with a `network` between all of them, and `nemesis` disturbs them. `clients` and `watchers` send requests through a
 //! `proxy` and record what they see; `mizzen-linearizability` checks that. The proxy forwards, unless a test plants a bug
 //! in it, which the check must find.
 //!
 //! `MIZZEN_HISTORIES=100` checks more histories than a test run does, `MIZZEN_SEED` repeats the choices of a run.
 
 pub(crate) mod clients;
+pub(crate) mod etcd;
 mod nemesis;
+mod network;
 pub(crate) mod proxy;
 pub(crate) mod recorder;
 pub(crate) mod servers;
 pub(crate) mod watchers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mizzen_linearizability::{History, check};
 use tokio::task::JoinSet;
 
 use self::clients::{RecordedClient, Workload};
+use self::etcd::EtcdCluster;
 use self::proxy::{PlantedBug, Proxy};
 use self::recorder::{PREFIX, Recorder};
 use self::servers::Servers;
@@ -35,37 +37,30 @@ const N_REQUESTS: usize = 480;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn histories_on_disk_are_linearizable() {
-    check_histories(|| vec![Home::on_disk()]).await;
+    check_histories(async |_| Servers::start(vec![Home::on_disk()]).await).await;
 }
 
-/// Three servers on one etcd. Each history has keys of its own.
+/// Three servers on three members of etcd, any of which fail, and so does the network between them. Each history has keys of
+/// its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn histories_of_three_servers_on_etcd_are_linearizable() {
-    for etcd in etcd_server::installed() {
-        let cluster = etcd.start(etcd_server::Options::default()).await;
-        let n_prefixes = AtomicUsize::new(0);
-        check_histories(|| {
-            let prefix = format!("/history-{}", n_prefixes.fetch_add(1, Ordering::Relaxed));
-            let home = || {
-                Home::on_disk()
-                    .with("--etcd-servers")
-                    .with(cluster.endpoint(0))
-                    .with("--etcd-prefix")
-                    .with(prefix.clone())
-            };
-            (0..3).map(|_| home()).collect()
+    for program in etcd_server::installed().into_iter().rev().take(1) {
+        let etcd = Arc::new(EtcdCluster::start(&program).await);
+        check_histories(async |number: usize| {
+            let prefix = format!("/history-{number}");
+            Servers::start_on_etcd(etcd.clone(), 3, &prefix).await
         })
         .await;
     }
 }
 
-/// Checks histories of the servers of `homes`.
-pub(crate) async fn check_histories(homes: impl Fn() -> Vec<Home>) {
+/// Checks histories of servers, each of which has a number.
+async fn check_histories(start: impl AsyncFn(usize) -> Servers) {
     let mut random = Random::from_env();
     let n_histories = rounds("MIZZEN_HISTORIES", 2);
     let (mut n_operations, mut n_unknown, mut n_relists) = (0, 0, 0);
-    for _ in 0..n_histories {
-        let servers = Servers::start(homes()).await;
+    for number in 0..n_histories {
+        let servers = start(number).await;
         let history = record(servers, Proxy::default(), random.next(), true).await;
         assert_linearizable(&history);
         n_operations += history.operations.len() + history.lists.len();

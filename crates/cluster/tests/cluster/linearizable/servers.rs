@@ -1,12 +1,19 @@
 //! The servers of a run, on the same data if there are several.
 
+use std::sync::Arc;
+
 use tokio::sync::{Mutex, watch};
 
+use super::etcd::EtcdCluster;
 use crate::client::{Client, Credentials};
 use crate::process::{Home, Process};
 
 /// Servers that can be killed, started again and paused.
-pub(crate) struct Servers(Vec<Server>);
+pub(crate) struct Servers {
+    servers: Vec<Server>,
+    /// What is below them. It ends after them.
+    etcd: Option<Arc<EtcdCluster>>,
+}
 
 struct Server {
     home: Home,
@@ -25,20 +32,34 @@ struct Endpoint {
 impl Servers {
     /// A server in each of `homes`.
     pub(crate) async fn start(homes: Vec<Home>) -> Servers {
-        let servers = Servers(homes.into_iter().map(Server::new).collect());
-        for server in &servers.0 {
+        Servers::start_on(homes, None).await
+    }
+
+    /// Servers on etcd, each with its own connections to it.
+    pub(crate) async fn start_on_etcd(etcd: Arc<EtcdCluster>, n: usize, prefix: &str) -> Servers {
+        Servers::start_on(etcd.homes(n, prefix).await, Some(etcd)).await
+    }
+
+    async fn start_on(homes: Vec<Home>, etcd: Option<Arc<EtcdCluster>>) -> Servers {
+        let servers: Vec<_> = homes.into_iter().map(Server::new).collect();
+        for server in &servers {
             server.start(&mut *server.process.lock().await).await;
         }
-        servers
+        Servers { servers, etcd }
+    }
+
+    /// The etcd below them, if there is one.
+    pub(crate) fn etcd(&self) -> Option<&EtcdCluster> {
+        self.etcd.as_deref()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.servers.len()
     }
 
     /// A connection to a server, once it is started; `None` if it does not respond.
     pub(crate) async fn connect(&self, server_idx: usize) -> Option<Client> {
-        let mut endpoint = self.0[server_idx].endpoint.subscribe();
+        let mut endpoint = self.servers[server_idx].endpoint.subscribe();
         let endpoint = endpoint.wait_for(Option::is_some).await.ok()?.clone()?;
         let connected = Client::try_connect(&endpoint.address, &endpoint.credentials);
         connected.await.ok()
@@ -46,7 +67,7 @@ impl Servers {
 
     /// Kills a server with SIGKILL, and starts it again.
     pub(crate) async fn kill(&self, server_idx: usize) {
-        let server = &self.0[server_idx];
+        let server = &self.servers[server_idx];
         let mut process = server.process.lock().await;
         server.endpoint.send_replace(None);
         if let Some(process) = process.take() {
@@ -57,7 +78,7 @@ impl Servers {
 
     /// Pauses a server until `over`.
     pub(crate) async fn pause(&self, server_idx: usize, over: impl Future<Output = ()>) {
-        let process = self.0[server_idx].process.lock().await;
+        let process = self.servers[server_idx].process.lock().await;
         let process = process.as_ref().expect("it runs");
         process.pause();
         over.await;
@@ -65,7 +86,7 @@ impl Servers {
     }
 
     pub(crate) async fn stop(&self) {
-        for server in &self.0 {
+        for server in &self.servers {
             if let Some(process) = server.process.lock().await.take() {
                 process.stop().await;
             }
