@@ -277,7 +277,7 @@ mod tests {
             ),
             (&*format!("a@md5:{short}"), "unsupported digest algorithm"),
             (
-                &*"a/".repeat(200).trim_end_matches('/'),
+                "a/".repeat(200).trim_end_matches('/'),
                 "repository name must not be more than 255 characters",
             ),
         ] {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use mizzen_cri::messages::{
     Capability, ContainerConfig as CriContainerConfig, ContainerMetadata, ImageSpec, Int64Value,
-    KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext,
-    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode,
-    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, ProfileType, Protocol,
-    SeLinuxOption, SecurityProfile,
+    KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+    LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode, NamespaceOption,
+    PodSandboxConfig, PodSandboxMetadata, PortMapping, ProfileType, Protocol, SeLinuxOption,
+    SecurityProfile,
 };
 use mizzen_value::Value;
 

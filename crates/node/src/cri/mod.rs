@@ -97,7 +97,7 @@ use image::Pull;
 use sandbox::Sandbox;
 use service_address::ServiceListener;
 use stats::StatsCache;
-use volumes::{LimitedVolume, MountFeatures, VolumeState};
+use volumes::{MountFeatures, VolumeState};
 
 /// The configuration of a node with real containers.
 #[derive(Debug, Clone)]
@@ -163,9 +163,6 @@ struct PodRecord {
     pulls: HashMap<Str, Pull>,
     events: Vec<Note>,
     volumes: Arc<Mutex<VolumeState>>,
-    /// The volumes that may not grow above a size, and the message about one that has.
-    limited: Vec<LimitedVolume>,
-    excess: Option<String>,
 }
 
 impl PodRecord {
@@ -177,8 +174,6 @@ impl PodRecord {
             pulls: HashMap::new(),
             events: Vec::new(),
             volumes: Arc::default(),
-            limited: Vec::new(),
-            excess: None,
         }
     }
 }
@@ -321,11 +316,7 @@ impl ContainerRuntime for CriRuntime {
     fn run(&self) -> BoxFuture<'static, ()> {
         let node = self.0.clone();
         Box::pin(async move {
-            tokio::join!(
-                node.clone().follow_runtime(),
-                node.clone().watch_limits(),
-                node.keep_house()
-            );
+            tokio::join!(node.clone().follow_runtime(), node.keep_house());
         })
     }
 
@@ -382,11 +373,6 @@ impl ContainerRuntime for CriRuntime {
 
     fn update_volumes(&self, pod: &Value, volumes: VolumeContents) {
         self.0.clone().update_volumes(pod, volumes);
-    }
-
-    fn excess(&self, pod: &Value) -> Option<String> {
-        let pods = self.0.pods.lock();
-        pods.get(pod["metadata"]["uid"].str())?.excess.clone()
     }
 
     fn volume_directory(&self) -> Option<PathBuf> {

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::volumes::{self, LimitedVolume, VolumeState};
+use super::volumes::{self, VolumeState};
 use super::{CriNode, config, resolver};
 use crate::pod::inputs::VolumeContents;
 use crate::runtime::SandboxState;
@@ -25,9 +25,6 @@ use crate::runtime::SandboxState;
 const RETRY: Duration = Duration::from_secs(10);
 /// How often a failed removal is retried before it is left to the next start of the agent.
 const REMOVALS: usize = 10;
-/// Kubernetes: how often the limits of volumes are checked (eviction_manager.go,
-/// `monitoringInterval`).
-const MEASURE: Duration = Duration::from_secs(10);
 
 const RUNTIME_CLASSES: ResourceType =
     ResourceType::cluster("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass");
@@ -225,12 +222,10 @@ impl CriNode {
         contents: VolumeContents,
         from_scratch: bool,
     ) -> Result<(), CreateError> {
-        let limited = volumes::limited_volumes(pod, &self.paths);
         let state = {
             let mut pods = self.pods.lock();
             let record = pods.get_mut(pod["metadata"]["uid"].str());
             let record = record.ok_or_else(|| CreateError::Mount("the pod was removed".into()))?;
-            record.limited = limited;
             record.volumes.clone()
         };
         let (pod, node, paths) = (pod.clone(), self.node.clone(), self.paths.clone());
@@ -273,26 +268,6 @@ impl CriNode {
                 );
             }
         });
-    }
-
-    /// Measures volumes with a limit until the future is dropped.
-    pub(super) async fn watch_limits(self: Arc<Self>) {
-        loop {
-            sleep(MEASURE).await;
-            let limited: Vec<(Str, Vec<LimitedVolume>)> = {
-                let pods = self.pods.lock();
-                let records = pods.iter().filter(|(_, record)| !record.limited.is_empty());
-                records
-                    .map(|(uid, record)| (uid.clone(), record.limited.clone()))
-                    .collect()
-            };
-            for (uid, volumes) in limited {
-                let measure = move || volumes.iter().find_map(LimitedVolume::excess);
-                if let Ok(Some(message)) = spawn_blocking(measure).await {
-                    self.update_pod(&uid, |record| record.excess = Some(message));
-                }
-            }
-        }
     }
 
     /// The address of a sandbox; empty on the host network.

@@ -15,7 +15,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use mizzen_component_helpers::pod_state::is_terminal;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::queue::Queue;
@@ -127,18 +126,5 @@ impl NodeSettings {
             );
         }
         *known = pressures;
-    }
-
-    /// Records an Event about a node.
-    fn record_about_node(&self, node: &str, note: Note) {
-        let regarding = ObjectReference {
-            kind: Some("Node".into()),
-            name: Some(node.into()),
-            uid: Some(node.into()),
-            ..ObjectReference::default()
-        };
-        self.events
-            .recorder("kubelet", node)
-            .record(&regarding, note);
     }
 }

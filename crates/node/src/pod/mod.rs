@@ -36,10 +36,6 @@ use crate::eviction::Eviction;
 use crate::moment::{Moment, earlier, from_value, seconds};
 use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime, SandboxState};
 
-/// Kubernetes: the reason of evicted pods, and the grace period of those that use too much
-/// (pkg/kubelet/eviction).
-const EVICTED: &str = "Evicted";
-const EVICTION_GRACE: Duration = Duration::from_secs(1);
 /// The most consecutive steps at one moment.
 const MOST_STEPS: usize = 1000;
 
@@ -391,31 +387,12 @@ impl PodState {
         }
         let is_going = !sync.pod["metadata"]["deletionTimestamp"].is_null();
         let is_over = is_terminal(sync.pod);
-        self.check_eviction(sync);
         if self.failure.is_some() || is_going || is_over || self.is_done(sync.pod) {
             self.stage = PodStage::Ending { since: sync.now };
             self.containers.iter_mut().for_each(ContainerState::cancel);
             self.is_restarting_all = false;
         } else if self.must_restart_all(sync.pod) {
             self.is_restarting_all = true;
-        }
-    }
-
-    /// Fails a pod that the runtime found to use more of a volume than it may.
-    fn check_eviction(&mut self, sync: &mut SyncContext) {
-        let Some(message) = sync.runtime.excess(sync.pod) else {
-            return;
-        };
-        if self.failure.is_none() && !spec::is_critical(sync.pod) {
-            sync.events.push(PodEvent {
-                path: String::new(),
-                note: Note::warning(EVICTED, "", message.as_str()),
-            });
-            self.failure = Some(PodFailure {
-                reason: Str::new_static(EVICTED),
-                message,
-                rejected: false,
-            });
         }
     }
 

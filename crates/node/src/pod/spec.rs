@@ -13,9 +13,6 @@ const SHORTEST_GRACE: Duration = Duration::from_secs(2);
 /// The default grace period.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 
-/// Kubernetes: the least priority of system-critical pods (pkg/apis/scheduling).
-const SYSTEM_PRIORITY: i64 = 2_000_000_000;
-
 /// The rule action that restarts all containers.
 const ALL: &str = "RestartAllContainers";
 
@@ -114,12 +111,6 @@ fn matches(rule: &Value, code: i64) -> bool {
         "NotIn" => !named,
         _ => false,
     }
-}
-
-/// Whether a pod is never evicted. Kubernetes: one with a system priority
-/// (pkg/kubelet/types/pod_update.go).
-pub fn is_critical(pod: &Value) -> bool {
-    pod["spec"]["priority"].int() >= SYSTEM_PRIORITY
 }
 
 /// The grace period of a terminating pod.

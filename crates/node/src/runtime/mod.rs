@@ -150,11 +150,6 @@ pub trait ContainerRuntime: Send + Sync {
     /// The files of a pod's volumes may have changed.
     fn update_volumes(&self, _pod: &Value, _volumes: VolumeContents) {}
 
-    /// The message about a pod that uses more of its volumes than it may.
-    fn excess(&self, _pod: &Value) -> Option<String> {
-        None
-    }
-
     /// The directory of volumes that the node makes for claims; `None` if it makes none.
     fn volume_directory(&self) -> Option<PathBuf> {
         None

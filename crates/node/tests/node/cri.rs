@@ -235,7 +235,11 @@ async fn connect(
         .unwrap()
 }
 
-fn cri_options(containerd: &PrivateContainerd, name: &str, housekeeping: &Housekeeping) -> CriOptions {
+fn cri_options(
+    containerd: &PrivateContainerd,
+    name: &str,
+    housekeeping: &Housekeeping,
+) -> CriOptions {
     CriOptions {
         endpoint: containerd.endpoint(),
         node: name.into(),
@@ -807,7 +811,8 @@ async fn unused_images_are_collected_when_the_disk_is_full() {
         },
         ..Housekeeping::default()
     };
-    let Some(mut node) = RealNode::start_with(control_plane(), "real-k", 11, housekeeping).await else {
+    let Some(mut node) = RealNode::start_with(control_plane(), "real-k", 11, housekeeping).await
+    else {
         return;
     };
     let client = CriClient::connect(&node.containerd.endpoint())

@@ -8,7 +8,6 @@
 //! | `ownership` | `fsGroup` |
 //! | `sub_path` | mounts of a part of a volume |
 //! | `pinned` | files that are opened without following links |
-//! | `usage` | the limits of `emptyDir` |
 //! | `tear_down` | the removal of a pod's directory |
 //!
 //! Invariant: a container can change what is in its volumes at any time. What the agent opens there
@@ -21,7 +20,6 @@ mod persistent;
 mod pinned;
 mod sub_path;
 mod tear_down;
-mod usage;
 
 use std::fs::{self, Permissions};
 use std::hash::BuildHasher as _;
@@ -41,7 +39,6 @@ use crate::pod::inputs::{Variables, VolumeContent, VolumeContents, expand};
 use files::write_files;
 use ownership::fs_group;
 pub(super) use tear_down::tear_down;
-pub(super) use usage::{LimitedVolume, limited_volumes};
 
 /// The file in the directory of a pod that names the node: several agents may share a machine.
 const NODE: &str = "node";

@@ -124,7 +124,12 @@ async fn static_pods_run_without_an_api_server() {
     let dir = containerd.path("manifests");
     fs::create_dir(&dir).unwrap();
     put(&dir, "web.yaml", &manifest("alone"));
-    let runtime = connect(&containerd, "real-alone", &Housekeeping::default()).await;
+    let runtime = connect(
+        &containerd,
+        "real-alone",
+        &mizzen_node::cri::Housekeeping::default(),
+    )
+    .await;
     // Nothing listens at that port.
     let nowhere = Config::new("http://127.0.0.1:1".parse().unwrap());
     let client = Client::try_from(nowhere).unwrap();

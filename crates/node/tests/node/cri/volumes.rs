@@ -49,7 +49,7 @@ impl RealNode {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_follow_their_objects_together() {
-    let Some(mut node) = RealNode::start("real-i", 9).await else {
+    let Some(mut node) = RealNode::start("real-files", 41).await else {
         return;
     };
     let cluster = &node.cluster;
@@ -155,7 +155,7 @@ fn with_claim(command: &str, claim: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_waits_for_its_claim_and_sees_its_directory() {
-    let Some(node) = RealNode::start("real-j", 10).await else {
+    let Some(node) = RealNode::start("real-claims", 42).await else {
         return;
     };
     let sleep = "[sleep, '1000']";
@@ -248,7 +248,7 @@ async fn a_claim_gets_a_directory_that_grows_and_goes_with_it() {
         .controllers(controllers)
         .scheduler(true)
         .nodes(0);
-    let Some(node) = RealNode::start_in(builder, "real-k", 11).await else {
+    let Some(node) = RealNode::start_in(builder, "real-classes", 43).await else {
         return;
     };
     let cluster = &node.cluster;
@@ -343,7 +343,7 @@ async fn a_claim_gets_a_directory_that_grows_and_goes_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_cannot_leave_its_volumes_or_fill_them() {
-    let Some(mut node) = RealNode::start("real-l", 12).await else {
+    let Some(mut node) = RealNode::start("real-paths", 44).await else {
         return;
     };
     // The second start finds a link to the host where its subPath was.
