@@ -1,8 +1,12 @@
 //! Names of the objects that a pod or a volume refers to.
 
+mod api_reference;
+
 use std::borrow::Cow;
 
 use mizzen_value::Value;
+
+pub use api_reference::api_reference;
 
 use crate::pod_state::CONTAINER_LISTS;
 

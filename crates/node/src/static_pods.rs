@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_component_helpers::references::MIRROR;
+use mizzen_component_helpers::references::{MIRROR, api_reference};
 use mizzen_sdk::{Key, Object, yaml};
 use mizzen_value::{Value, json, value};
 use ring::digest::{SHA256, digest};
@@ -108,7 +108,7 @@ impl StaticPodSource {
         let mut pod: Object = yaml::read(&text).map_err(|error| error.to_string())?;
         prepare(&mut pod, file, node)?;
         let complete = (self.complete)(pod.0)?;
-        match api_reference(&complete["spec"]) {
+        match api_reference(&complete)? {
             Some(resource) => Err(format!("static pods may not reference {resource}")),
             None => Ok(Object(complete)),
         }
@@ -193,70 +193,6 @@ fn prepare(pod: &mut Object, file: &Path, node: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The objects of the API that a pod references, if any (pkg/api/pod, `HasAPIObjectReference`).
-fn api_reference(spec: &Value) -> Option<&'static str> {
-    if !spec["serviceAccountName"].str().is_empty() {
-        return Some("serviceaccounts");
-    }
-    if !spec["imagePullSecrets"].list().is_empty() {
-        return Some("secrets");
-    }
-    let containers = ["initContainers", "containers"]
-        .iter()
-        .flat_map(|list| spec[*list].list());
-    let sources = containers.flat_map(|container| {
-        let variables = container["env"].list().iter();
-        let variables = variables.map(|variable| &variable["valueFrom"]);
-        variables.chain(container["envFrom"].list())
-    });
-    for source in sources {
-        if !source["secretKeyRef"].is_null() || !source["secretRef"].is_null() {
-            return Some("secrets");
-        }
-        if !source["configMapKeyRef"].is_null() || !source["configMapRef"].is_null() {
-            return Some("configmaps");
-        }
-    }
-    if !spec["resourceClaims"].list().is_empty() {
-        return Some("resourceclaims");
-    }
-    let mut volumes = spec["volumes"].list().iter();
-    volumes.find_map(volume_reference)
-}
-
-fn volume_reference(volume: &Value) -> Option<&'static str> {
-    const KINDS: [(&str, &str); 7] = [
-        ("configMap", "configmaps (via configmap volumes)"),
-        ("secret", "secrets (via secret volumes)"),
-        ("csi", "csidrivers (via CSI volumes)"),
-        ("glusterfs", "endpoints (via glusterFS volumes)"),
-        ("persistentVolumeClaim", "persistentvolumeclaims"),
-        (
-            "ephemeral",
-            "persistentvolumeclaims (via ephemeral volumes)",
-        ),
-        ("azureFile", "secrets (via azureFile volumes)"),
-    ];
-    const PROJECTED: [(&str, &str); 5] = [
-        ("configMap", "configmaps (via projected volumes)"),
-        ("secret", "secrets (via projected volumes)"),
-        (
-            "serviceAccountToken",
-            "serviceaccounts (via projected volumes)",
-        ),
-        ("clusterTrustBundle", "clustertrustbundles"),
-        ("podCertificate", "podcertificates"),
-    ];
-    let find = |of: &Value, known: &[(&str, &'static str)]| {
-        let mut known = known.iter();
-        known
-            .find(|(field, _)| !of[*field].is_null())
-            .map(|(_, resource)| *resource)
-    };
-    let mut sources = volume["projected"]["sources"].list().iter();
-    find(volume, &KINDS).or_else(|| sources.find_map(|source| find(source, &PROJECTED)))
-}
-
 /// The mirror pod: what the API has of a static pod. Kubernetes: its owner is the node
 /// (pkg/kubelet/pod, `CreateMirrorPod`).
 pub(crate) fn mirror_pod(pod: &Object, node: &Object) -> Object {
@@ -336,6 +272,11 @@ mod tests {
         write("4.yaml", &WEB.replace("containers", "other"));
         write("5.yaml", &WEB.replace("name: web", "labels: {}"));
         write("6.yaml", "{apiVersion: v1, kind: Secret}");
+        let account = "spec: {serviceAccountName: a, volumes: [{hostPath: {path: /}}], ";
+        write(
+            "7.yaml",
+            &WEB.replace("web", "own").replace("spec: {", account),
+        );
         let read = source(dir.path()).read("n").unwrap();
         assert_eq!(read.pods.len(), 1);
         let problems = read.problems.join("\n");
@@ -344,47 +285,17 @@ mod tests {
             "4.yaml: spec.containers: Required value",
             "5.yaml: invalid pod: name is needed for the pod",
             "6.yaml: invalid pod: apiVersion \"v1\", kind \"Secret\"",
+            "static pods may not reference serviceaccounts",
         ] {
             assert!(problems.contains(expected), "{problems}");
         }
-        assert_eq!(read.problems.len(), 5);
+        assert_eq!(read.problems.len(), 6);
         assert!(
             source(&dir.path().join("none"))
                 .read("n")
                 .unwrap()
                 .pods
                 .is_empty()
-        );
-    }
-
-    #[test]
-    fn objects_of_the_api_are_not_referenced() {
-        #[track_caller]
-        fn check(spec: Value, expected: Option<&str>) {
-            assert_eq!(api_reference(&spec), expected);
-        }
-        check(
-            value!({ "serviceAccountName": "a" }),
-            Some("serviceaccounts"),
-        );
-        let variable = value!({ "name": "A", "valueFrom": { "secretKeyRef": { "name": "s" } } });
-        check(
-            value!({ "containers": [{ "env": [variable] }] }),
-            Some("secrets"),
-        );
-        let from = value!({ "configMapRef": { "name": "s" } });
-        check(
-            value!({ "initContainers": [{ "envFrom": [from] }] }),
-            Some("configmaps"),
-        );
-        check(
-            value!({ "volumes": [{ "name": "v", "hostPath": { "path": "/" } }] }),
-            None,
-        );
-        let sources = value!([{ "downwardAPI": {} }, { "serviceAccountToken": {} }]);
-        check(
-            value!({ "volumes": [{ "name": "v", "projected": { "sources": sources } }] }),
-            Some("serviceaccounts (via projected volumes)"),
         );
     }
 }
