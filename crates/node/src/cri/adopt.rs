@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_cri::messages::{
-    ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
-    ListPodSandboxRequest, PodSandbox, PodSandboxFilter, PodSandboxState, RemoveContainerRequest,
+    ContainerFilter, ContainerState, ContainerStatus, ContainerStatusRequest,
+    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxFilter, PodSandboxState,
+    RemoveContainerRequest,
 };
 use mizzen_cri::{CallError, Code};
 use mizzen_sdk::Key;
@@ -22,6 +23,8 @@ use super::{CriNode, PodRecord};
 /// takes longer than its call (mizzen_cri, `REQUEST`).
 const STARTING_CHECKS: usize = 600;
 const STARTING_PAUSE: Duration = Duration::from_millis(200);
+/// How often before it is removed.
+const SETTLING_CHECKS: usize = 10;
 /// containerd: a container whose process was not made (pkg/cri/server/container_start.go).
 const NOT_CREATED: &str = "failed to create containerd task";
 
@@ -95,27 +98,26 @@ impl CriNode {
     }
 
     /// Removes a container that was created and not started, because the agent ended between the two
-    /// calls: it starts anew. False if the last call of that agent is just starting it.
+    /// calls: it starts anew. False if the last call of that agent has started it.
+    ///
+    /// containerd removes a container that runs by force, and it would run twice then. So the start of
+    /// an agent that has ended gets the time to succeed, or to be given up, before the removal.
     async fn remove_unstarted(&self, id: &str) -> Result<bool, CallError> {
-        for _ in 0..STARTING_CHECKS {
-            let remove = RemoveContainerRequest {
-                container_id: id.into(),
-            };
-            let Err(error) = self.client.call(remove).await else {
+        for check in 0..STARTING_CHECKS {
+            let Some(status) = self.find_status(id).await? else {
                 return Ok(true);
             };
-            if error.is_not_found() {
-                return Ok(true);
-            }
-            let request = ContainerStatusRequest {
-                container_id: id.into(),
-                verbose: false,
-            };
-            let status = self.client.call(request).await?.status.unwrap_or_default();
             if status.state() != ContainerState::Created {
                 return Ok(false);
             }
-            tracing::debug!(%error, container = id, "a container is just starting");
+            if check >= SETTLING_CHECKS {
+                match self.remove_adopted(id).await {
+                    Ok(()) => return Ok(true),
+                    Err(error) => {
+                        tracing::debug!(%error, container = id, "a container is just starting");
+                    }
+                }
+            }
             sleep(STARTING_PAUSE).await;
         }
         Err(CallError {
@@ -129,25 +131,38 @@ impl CriNode {
     /// its end already. One whose task was created may have run, and stays as it is: no container
     /// runs twice.
     async fn remove_interrupted(&self, id: &str) -> Result<bool, CallError> {
-        let request = ContainerStatusRequest {
-            container_id: id.into(),
-            verbose: false,
-        };
-        let status = match self.client.call(request).await {
-            Ok(response) => response.status.unwrap_or_default(),
-            Err(error) if error.is_not_found() => return Ok(true),
-            Err(error) => return Err(error),
+        let Some(status) = self.find_status(id).await? else {
+            return Ok(true);
         };
         let never_ran = status.started_at == 0 && status.message.contains(NOT_CREATED);
         if status.state() != ContainerState::Exited || !never_ran {
             return Ok(false);
         }
-        let remove = RemoveContainerRequest {
+        self.remove_adopted(id).await?;
+        Ok(true)
+    }
+
+    /// The status of a container, if the runtime has it.
+    async fn find_status(&self, id: &str) -> Result<Option<ContainerStatus>, CallError> {
+        let request = ContainerStatusRequest {
+            container_id: id.into(),
+            verbose: false,
+        };
+        match self.client.call(request).await {
+            Ok(response) => Ok(Some(response.status.unwrap_or_default())),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a container that may have gone already.
+    async fn remove_adopted(&self, id: &str) -> Result<(), CallError> {
+        let request = RemoveContainerRequest {
             container_id: id.into(),
         };
-        match self.client.call(remove).await {
+        match self.client.call(request).await {
             Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(true),
+            _ => Ok(()),
         }
     }
 
