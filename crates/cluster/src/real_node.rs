@@ -12,6 +12,7 @@ use mizzen_node::StaticPodSource;
 use mizzen_node::cri::{CriOptions, CriRuntime};
 use mizzen_sdk::informer::Factory;
 
+use crate::command::NodePressure;
 use crate::election::{ComponentLease, LeaderCandidate};
 use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
 use crate::simulated_nodes::ScopedInformers;
@@ -26,6 +27,8 @@ pub(crate) struct RealNode {
     pub cri: CriOptions,
     /// Its static pods.
     pub static_pods: Option<StaticPodSource>,
+    /// What it keeps for the system, and when it evicts pods.
+    pub pressure: NodePressure,
 }
 
 /// Starts the node as a candidate of its lease. The server calls it with a client certificate of `authority`; it shares
@@ -60,6 +63,7 @@ fn run(real_node: RealNode, server: Server, authority: String, informers: Factor
     Box::new(move |readiness| {
         let (cri_options, authority) = (real_node.cri.clone(), authority.clone());
         let static_pods = real_node.static_pods.clone();
+        let pressure = real_node.pressure.clone();
         let (server, informers) = (server.clone(), ScopedInformers(informers.scoped()));
         Box::pin(async move {
             let name = cri_options.node.clone();
@@ -71,6 +75,7 @@ fn run(real_node: RealNode, server: Server, authority: String, informers: Factor
             options.client_of = Arc::new(move |name| client(&server, User::node(name)));
             options.informers = Some(informers.0.clone());
             options.static_pods = static_pods;
+            pressure.apply(&mut options);
             let serving =
                 node::Serving::bind(options.address, &authority, options.clock.clone()).await;
             options.serving = Some(serving.map_err(|error| error.to_string())?);

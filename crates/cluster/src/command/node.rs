@@ -85,6 +85,7 @@ impl NodeCommand {
                     let runtime = runtime.map_err(RuntimeError::from)?;
                     let mut options = node::Options::cri(client.clone(), &name, runtime);
                     options.static_pods = self.runtime.static_pods();
+                    self.runtime.pressure()?.apply(&mut options);
                     options
                 }
                 None => {

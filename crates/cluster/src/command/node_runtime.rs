@@ -12,6 +12,7 @@ use mizzen_node::cri::{
 use mizzen_object::validate::names::is_dns1123_subdomain;
 use mizzen_value::quantity::Quantity;
 
+use super::node_pressure::{NodePressure, NodePressureArgs};
 use super::server::duration;
 
 /// A container runtime.
@@ -59,6 +60,8 @@ pub(crate) struct NodeRuntimeArgs {
     allowed_unsafe_sysctls: Vec<String>,
     #[command(flatten)]
     housekeeping: HousekeepingArgs,
+    #[command(flatten)]
+    pressure: NodePressureArgs,
     // Flags of the kubelet that are not supported.
     #[arg(long, value_name = "FILE", hide = true)]
     image_credential_provider_config: Option<PathBuf>,
@@ -149,6 +152,8 @@ pub(crate) enum RuntimeError {
     Name { name: String, why: String },
     #[error("{0}")]
     Housekeeping(String),
+    #[error("eviction thresholds: {0}")]
+    Pressure(String),
     #[error(
         "--image-credential-provider-config and --image-credential-provider-bin-dir are not supported: put credentials of \
          registries into Secrets, and name these in the imagePullSecrets of pods or service accounts"
@@ -195,6 +200,11 @@ impl NodeRuntimeArgs {
 }
 
 impl NodeRuntimeArgs {
+    /// What the node keeps for the system, and when it evicts pods.
+    pub(crate) fn pressure(&self) -> Result<NodePressure, RuntimeError> {
+        self.pressure.options().map_err(RuntimeError::Pressure)
+    }
+
     /// Where static pods come from. They are completed and validated as the API server does it.
     pub(crate) fn static_pods(&self) -> Option<StaticPodSource> {
         let path = self.pod_manifest_path.clone()?;

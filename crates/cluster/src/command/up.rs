@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use mizzen_controllers::{NodeMasks, RangeError, check_range};
-use mizzen_node::cri::CriOptions;
 use mizzen_scheduler::Configuration;
 use mizzen_value::Value;
 use tokio::runtime::Builder;
@@ -63,7 +62,7 @@ pub(crate) struct Up {
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
     /// Serve metrics.k8s.io for kubectl top and HorizontalPodAutoscalers from the metrics of kubelets [default: true if
-    /// --nodes is not 0]
+    /// there are nodes]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     metrics_server: Option<bool>,
     #[command(flatten)]
@@ -113,10 +112,17 @@ pub(crate) enum UpError {
 }
 
 /// The node with real containers, if there is one. It is checked before anything starts.
-fn check_runtime(runtime: &NodeRuntimeArgs) -> Result<Option<CriOptions>, UpError> {
+fn check_runtime(runtime: &NodeRuntimeArgs) -> Result<Option<Box<RealNode>>, UpError> {
     let checking = Builder::new_current_thread().enable_all().build();
     let checking = checking.map_err(ComposeError::Runtime)?;
-    Ok(checking.block_on(runtime.real_node())?)
+    let Some(cri) = checking.block_on(runtime.real_node())? else {
+        return Ok(None);
+    };
+    Ok(Some(Box::new(RealNode {
+        cri,
+        static_pods: runtime.static_pods(),
+        pressure: runtime.pressure()?,
+    })))
 }
 
 impl Up {
@@ -177,7 +183,7 @@ impl Up {
 
     fn serve(mut self) -> Result<(), UpError> {
         self.server.authentication.limit_anonymous_to_health();
-        let (n_simulated, n_nodes) = (self.n_simulated(), self.n_nodes());
+        let n_nodes = self.n_nodes();
         let real_node = check_runtime(&self.runtime)?;
         let scheduler = match &self.scheduler_config {
             Some(file) => {
@@ -189,7 +195,7 @@ impl Up {
             None => Configuration::default(),
         };
         let nodes = SimulatedNodes {
-            n: n_simulated as usize,
+            n: self.n_simulated() as usize,
             capacity: self.node_capacity,
         };
         let ranges = self
@@ -202,17 +208,12 @@ impl Up {
         let load_balancer_ranges = self.load_balancers.ranges();
         let control_plane = ControlPlane {
             nodes,
-            real_node: real_node.map(|cri| {
-                Box::new(RealNode {
-                    cri,
-                    static_pods: self.runtime.static_pods(),
-                })
-            }),
+            real_node,
             pod_ranges,
             load_balancer_ranges,
             controllers: EnabledControllers::All,
             scheduler: Some(Arc::new(scheduler)),
-            serves_metrics: self.metrics_server.unwrap_or(n_simulated > 0),
+            serves_metrics: self.metrics_server.unwrap_or(n_nodes > 0),
         };
         Ok(compose::serve(
             &self.server,

@@ -28,7 +28,9 @@ use crate::stats::NodeStats;
 use decide::{Candidate, by_pressure, over_storage_limits};
 pub(crate) use decide::{Eviction, rejection};
 pub(crate) use threshold::NodePressure;
-pub use threshold::{EvictionConfig, Signal, Threshold, ThresholdValue, parse_thresholds};
+pub use threshold::{
+    DEFAULT_HARD, EvictionConfig, Signal, Threshold, ThresholdValue, parse_thresholds,
+};
 use threshold::{ThresholdState, observations};
 
 /// Kubernetes: how long the end of evicted pods is awaited, and how often it is looked at.

@@ -21,13 +21,12 @@ async fn start(containerd: &PrivateContainerd) -> Option<Kubectl> {
         format!("--pod-logs-dir={}", path("pod-logs")),
         format!("--cni-conf-dir={}", containerd.network_dir().display()),
         "--cluster-cidr=10.214.0.0/16".to_owned(),
+        // Whatever is left of the disk of this machine.
+        "--eviction-hard=".to_owned(),
     ];
-    // `Home` keeps its arguments for ever, and a test has one.
     let home = arguments
         .into_iter()
-        .fold(Home::in_memory().whole(), |home, argument| {
-            home.with(argument.leak())
-        });
+        .fold(Home::in_memory().whole(), Home::with);
     let kubectl = Kubectl::start_in(home).await?;
     kubectl.run("create -f real-pod.yaml").await;
     kubectl
@@ -81,6 +80,16 @@ async fn a_real_container_runs_and_kubectl_reaches_it() {
         assert!(log.ends_with(&format!("got {line}")), "{log}");
     }
     reach_the_api(&kubectl).await;
+    // A rate needs two measurements.
+    let mut figures = String::new();
+    for _ in 0..200 {
+        let path = "get --raw /apis/metrics.k8s.io/v1beta1/namespaces/default/pods";
+        figures = kubectl.run(path).await;
+        if figures.contains(r#""usage""#) {
+            break;
+        }
+    }
+    assert!(figures.contains(r#""usage""#), "{figures}");
     // The claim has a volume of the default class, which goes with it.
     let claim = "get pvc data -o jsonpath={.spec.storageClassName}/{.status.phase}";
     assert_eq!(kubectl.run(claim).await, "standard/Bound");
