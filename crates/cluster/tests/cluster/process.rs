@@ -1,4 +1,7 @@
 //! One `mizzen` process in a directory of its own: started, ready, stopped or killed.
+//!
+//! With `MIZZEN_TEST_ETCD=URL` servers that would store objects in memory or on disk store them in this etcd, each
+//! [`Home`] below a prefix of its own: `MIZZEN_TEST_ETCD=… cargo nextest run --workspace --test cluster kubectl::`.
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
@@ -112,10 +115,19 @@ impl Home {
             .arg(self.command)
             .arg("--kubeconfig")
             .arg(self.kubeconfig());
-        match self.data {
-            true => command.arg("--data-dir").arg(self.data_dir()),
-            false => command.arg("--in-memory"),
-        };
+        let is_own = |argument: &String| argument.starts_with("--etcd");
+        let etcd = std::env::var_os("MIZZEN_TEST_ETCD");
+        let etcd = etcd.filter(|_| !self.arguments.iter().any(is_own));
+        if self.data || etcd.is_some() {
+            command.arg("--data-dir").arg(self.data_dir());
+        } else {
+            command.arg("--in-memory");
+        }
+        if let Some(servers) = etcd {
+            let prefix = Path::new("/").join(self.path().file_name().unwrap());
+            command.arg("--etcd-servers").arg(servers);
+            command.arg("--etcd-prefix").arg(prefix);
+        }
         if let Some(filter) = self.logs {
             let file = std::fs::File::create(self.path().join("stderr")).unwrap();
             command.env("MIZZEN_LOG", filter).stderr(file);
