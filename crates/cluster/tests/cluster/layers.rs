@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("file-watcher", &[]),
     ("store", &[]),
     ("cri", &[]),
-    ("etcd", &["store", "transport", "value"]),
+    ("etcd", &["metrics", "store", "transport", "value"]),
     ("linearizability", &[]),
     ("schemas", &["object"]),
     (

@@ -36,12 +36,42 @@ const EXCEPTIONS: &[Exception] = &[
         &["range"],
         "a RangeAllocation, which is no resource",
     ),
-    (
-        "node/src/cri/config.rs",
-        &["memory"],
-        "the amounts of a node",
-    ),
     ("node/src/cri/machine.rs", &["*"], "the amounts of a node"),
+    (
+        "node/src/cri/housekeeping.rs",
+        &["sandboxImage"],
+        "what containerd says of its configuration",
+    ),
+    (
+        "node/src/cri/keyring.rs",
+        &["auth", "auths", "password"],
+        "the credentials of Docker",
+    ),
+    (
+        "node/src/cri/preflight.rs",
+        &["cni.binDir", "cni.binDirs"],
+        "what containerd says of its configuration",
+    ),
+    (
+        "node/src/cri/resources.rs",
+        &["cpu"],
+        "the amounts of a container",
+    ),
+    (
+        "node/src/cri/volumes/mod.rs",
+        &["memory"],
+        "the amounts of a pod",
+    ),
+    (
+        "node/src/eviction/decide.rs",
+        &["ephemeral-storage"],
+        "the amounts of a pod",
+    ),
+    (
+        "node/src/server/measured.rs",
+        &["*"],
+        "the summary of a kubelet",
+    ),
     ("node/src/cri/network.rs", &["*"], "a configuration of CNI"),
     (
         "apiserver/src/admission/policy/patch.rs",

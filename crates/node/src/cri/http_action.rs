@@ -213,7 +213,7 @@ mod tests {
         ]);
         check(
             value!({ "port": "81", "httpHeaders": own }),
-            "http://10.0.0.1:81/ user-agent: me, host: a.test",
+            "http://10.0.0.1:81/ host: a.test, user-agent: me",
         );
         check(value!({ "port": "none" }), "invalid port number: 0");
         let odd = value!([{ "name": "a", "value": "b\nc" }]);

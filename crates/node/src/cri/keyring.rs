@@ -4,6 +4,7 @@
 //! Invariant: pure.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -25,10 +26,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The credentials of one account.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Credentials {
     pub username: String,
     pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    /// Without the password.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Credentials")
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Credentials by registry and path.

@@ -12,7 +12,7 @@ use crate::moment::Moment;
 use crate::stats::NodeStats;
 
 /// The thresholds that are hard by default (pkg/kubelet/eviction/defaults_linux.go).
-pub const DEFAULT_HARD: &str = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
+pub const DEFAULT_HARD: &str = "memory.available<100Mi, nodefs.available<10%, nodefs.inodesFree<5%, imagefs.available<15%, imagefs.inodesFree<5%";
 
 /// What runs short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

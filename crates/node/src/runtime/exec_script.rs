@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_command_has_its_own_answer_or_that_of_the_longest_prefix() {
-        let text = "pg_isready: accepting\npsql *: {stderr: no, exit: 2, after: 1s}\npsql -c *: rows\n'*': any";
+        let text = "pg_isready: accepting\npsql *: {stderr: none, exit: 2, after: 1s}\npsql -c *: rows\n'*': any";
         let pod = pod(value!({ "mizzen.dev/exec": text, "mizzen.dev/exec.other": "id: root" }));
         assert_eq!(ExecScript::check(&pod), Ok(()));
         let shown = |container: &str, command: &str| {
@@ -155,7 +155,7 @@ mod tests {
             })
         };
         assert_eq!(shown("db", "pg_isready").unwrap(), "accepting\n0 0");
-        assert_eq!(shown("db", "psql -l").unwrap(), "no\n2 1");
+        assert_eq!(shown("db", "psql -l").unwrap(), "none\n2 1");
         assert_eq!(shown("db", "psql -c select").unwrap(), "rows\n0 0");
         assert_eq!(shown("db", "ls").unwrap(), "any\n0 0");
         assert_eq!(shown("other", "id").unwrap(), "root\n0 0");
