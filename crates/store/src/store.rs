@@ -198,7 +198,7 @@ impl Store {
         self.0.spaces.ledger().reached(revision).await;
     }
 
-    /// Compacts revisions before `revision`: [`Keyspace::snapshot_at`] answers [`Expired`](crate::Expired) for it.
+    /// Compacts revisions before `revision`: [`Keyspace::snapshot_at`] answers [`Expired`] for it.
     /// Watches go on as far as their window reaches.
     pub async fn compact_history(&self, revision: Revision) {
         if self.0.engine.compact(revision).await {
