@@ -181,6 +181,8 @@ impl NodeRuntimeArgs {
         if has_provider.into_iter().any(Option::is_some) {
             return Err(RuntimeError::CredentialProvider);
         }
+        // A wrong flag is said before what the machine lacks.
+        self.pressure()?;
         let options = CriOptions {
             endpoint: self.cri_endpoint.clone(),
             node: match &self.node_name {
