@@ -1,4 +1,4 @@
-//! Which pod is evicted, and what it is told.
+//! Which pod is evicted, and the message of its eviction.
 //!
 //! Kubernetes: pkg/kubelet/eviction/eviction_manager.go and helpers.go.
 //!

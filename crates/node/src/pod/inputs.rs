@@ -31,7 +31,7 @@ pub struct VolumeFile {
     pub content: Bytes,
     /// Its permissions.
     pub mode: u32,
-    /// The user to whom it belongs; root otherwise.
+    /// The user that owns it; root otherwise.
     pub owner: Option<u32>,
 }
 
