@@ -238,7 +238,6 @@ pub(crate) fn serve(args: &ServerArgs, topology: Topology) -> Result<(), Compose
     outcome
 }
 
-/// Starts everything in order, serves, and stops everything in reverse order.
 /// The address at which this machine reaches a server that listens on `bound`.
 fn own_address(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
@@ -249,6 +248,7 @@ fn own_address(bound: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, bound.port())
 }
 
+/// Starts everything in order, serves, and stops everything in reverse order.
 async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> {
     let started = Instant::now();
     let progress = Progress::start("starting the server".into());

@@ -127,7 +127,8 @@ impl ImportCommand {
             }
         };
         let mut report = Report::new(self.quiet, self.dry_run);
-        let progress = Progress::start(format!("importing {} objects into {to}", objects.len()));
+        let what = || format!("importing {} objects into {to}", objects.len());
+        let progress = (!self.quiet).then(|| Progress::start(what()));
         let imported = target
             .import(objects, &selection, options, &mut report)
             .await;

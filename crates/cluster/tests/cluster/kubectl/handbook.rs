@@ -196,7 +196,8 @@ fn free_ports() -> Vec<String> {
         .collect()
 }
 
-/// The lines of a text without differences that do not count: width of columns, ports of addresses, empty lines.
+/// The lines of a text without differences that do not count: width of columns, ports of addresses, empty lines, and
+/// the progress that commands print on a slow machine.
 fn words(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| {
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -207,7 +208,17 @@ fn words(text: &str) -> Vec<String> {
             line + "127.0.0.1:PORT" + rest
         })
     });
-    lines.filter(|line| !line.is_empty()).collect()
+    lines
+        .filter(|line| !line.is_empty() && !is_progress(line))
+        .collect()
+}
+
+/// Whether a line is progress, such as "waiting until cluster dev stops … (11 s)".
+fn is_progress(line: &str) -> bool {
+    let seconds = line
+        .rsplit_once(" … (")
+        .and_then(|(_, rest)| rest.strip_suffix(" s)"));
+    seconds.is_some_and(|seconds| seconds.parse::<u64>().is_ok())
 }
 
 /// Whether lines are those that are expected. A line `…` stands for any number of lines.
@@ -352,4 +363,9 @@ fn output_is_compared_line_by_line() {
         "https://127.0.0.1:40001/api\n"
     ));
     assert!(!check("", "an error\n"));
+    assert!(check(
+        "stopped cluster dev\n",
+        "waiting until cluster dev stops … (1 s)\nstopped cluster dev\n"
+    ));
+    assert!(!check("", "waiting … (for ever)\n"));
 }
