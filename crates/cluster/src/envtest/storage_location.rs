@@ -1,5 +1,5 @@
 //! How the API server learns from `--etcd-servers` where to store objects: it asks the `etcd` of envtest, which is this
-//! binary, for its data directory. Any other etcd is rejected.
+//! binary, for its data directory. Any other etcd stores them itself.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,9 +9,12 @@ use mizzen_apiserver::clock::WallClock;
 use mizzen_transport::{CallLimit, Client, RedirectingCall, Target, Trust, read_body};
 use mizzen_value::{json, value};
 use tokio::time::{Instant, sleep, timeout};
+use tracing::warn;
 
-/// How long the API server waits for etcd: some harnesses start both at once.
+/// How long the API server waits for etcd at most: some harnesses start both at once.
 const WAIT: Duration = Duration::from_secs(20);
+/// When etcd is late enough to be logged.
+const LATE: Duration = Duration::from_secs(1);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The timeout of one attempt, and the limit of its response.
@@ -48,17 +51,24 @@ impl StorageLocation {
     }
 
     /// Asks a server whether it is the etcd of `mizzen envtest`. An etcd cluster is not, nor is a server that does not answer
-    /// in time.
-    pub(crate) async fn find(server: &str) -> Option<StorageLocation> {
+    /// within `limit`, and 20 seconds.
+    pub(crate) async fn find(server: &str, limit: Duration) -> Option<StorageLocation> {
         // envtest's has no TLS.
         if !server.starts_with("http://") {
             return None;
         }
         let client = Client::new(Arc::new(WallClock), None);
-        let found = timeout(WAIT, async {
+        let began = Instant::now();
+        let found = timeout(WAIT.min(limit), async {
+            let mut is_logged = false;
             loop {
-                if let Ok(answer) = ask(&client, server).await {
-                    return answer;
+                let error = match ask(&client, server).await {
+                    Ok(answer) => return answer,
+                    Err(error) => error,
+                };
+                if began.elapsed() > LATE && !is_logged {
+                    warn!(endpoint = server, %error, "waiting for etcd");
+                    is_logged = true;
                 }
                 sleep(PAUSE).await;
             }

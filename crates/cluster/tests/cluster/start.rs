@@ -125,6 +125,21 @@ async fn the_first_address_of_the_service_range_is_the_servers() {
 }
 
 #[tokio::test]
+async fn an_etcd_that_does_not_answer_is_named_while_the_server_waits() {
+    let limit = ["--storage-initialization-timeout", "2s"];
+    let etcd = ["--port", "0", "--etcd-servers", "http://127.0.0.1:1"];
+    let failed = Home::on_disk()
+        .fail_with(&[&etcd[..], &limit].concat())
+        .await;
+    assert_eq!(failed.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&failed.stderr);
+    let refused = "dial tcp 127.0.0.1:1: connect: connection refused";
+    for part in ["waiting for etcd", "could not be read within 2 s", refused] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_admission_plugin_is_an_error() {
     let failed = Home::in_memory()
         .fail_with(&[

@@ -182,8 +182,9 @@ impl ServerArgs {
     /// The same, with the data directory of the etcd of `mizzen envtest` if `--etcd-servers` names one.
     pub(crate) async fn with_storage_location(&self) -> Result<ServerArgs, ComposeError> {
         let mut args = self.clone();
+        let limit = self.storage.storage_initialization_timeout;
         if let [server] = &*self.storage.etcd.etcd_servers
-            && let Some(location) = StorageLocation::find(server).await
+            && let Some(location) = StorageLocation::find(server, limit).await
         {
             args.data_dir = Some(location.data_dir.join("registry"));
             args.storage.is_envtest = true;
