@@ -41,14 +41,14 @@ use self::base::Compaction;
 use self::encryption_state::EncryptionState;
 use self::file_ops::FileOps;
 use self::log::{LogFile, NextLog};
-use self::reserve::Reserve;
+use self::reserve::{NEXT_LOG, Reserve};
 use crate::encryption::MaybeEncryptor;
 use crate::{AppendError, Journal, JournalEntry, LiveRecords, OpenError, Options, Revision, Saved};
 
 /// On a full disk a compaction is worth its cost if it frees this much, or a sixteenth of what it writes.
 const WORTHWHILE: u64 = 128 << 10;
 
-/// How much a disk that was full must take for puts to be taken again.
+/// How much the log must take on a disk that was full for puts to be taken again.
 const RELIEF: u64 = 1 << 20;
 
 /// A journal in a directory of its own.
@@ -68,8 +68,7 @@ pub(crate) struct Disk {
     log: Option<LogFile>,
     compaction: Option<Compaction>,
     n_failed_compactions: u64,
-    /// How long the logs must be before a compaction that failed is tried again.
-    retry_bytes: u64,
+    retry: Retry,
     reserve: Reserve,
     encryption: EncryptionState,
     /// Held, not read: it is released after everything above is dropped.
@@ -118,7 +117,7 @@ impl Disk {
             log: None,
             compaction: None,
             n_failed_compactions: 0,
-            retry_bytes: 0,
+            retry: Retry::default(),
             reserve: Reserve::open(&place),
             encryption: EncryptionState::new(encryptor),
             place,
@@ -126,23 +125,24 @@ impl Disk {
         })
     }
 
-    /// Allocates the log first, so that it grows as long as there is space; then what a compaction needs. A disk that was
-    /// full must have more space than one put takes, so that it is not full again with the next.
+    /// Allocates what the next compaction needs, and then the log. A disk that was full must have more space for both than
+    /// one put takes, so that it is not full again with the next.
     fn try_allocate(&mut self, bytes: u64) -> io::Result<()> {
-        let bytes = if self.is_full {
-            bytes.max(RELIEF)
-        } else {
-            bytes
+        // What the compaction that runs gives back when it is over is there for the next one.
+        let freed_bytes = match self.compaction {
+            Some(_) => self.base_bytes + self.sealed_bytes,
+            None => 0,
         };
+        let (live_growth, log_growth) = match self.is_full {
+            true => (bytes.max(WORTHWHILE), bytes.max(RELIEF)),
+            false => (bytes, bytes),
+        };
+        let needed = self.live_bytes + live_growth + NEXT_LOG;
+        self.reserve.ensure(needed.saturating_sub(freed_bytes))?;
         self.log
             .as_mut()
             .ok_or(io::ErrorKind::NotConnected)?
-            .allocate(bytes)?;
-        match self.compaction {
-            // It writes into the reserve, and frees more than that when it is over.
-            Some(_) => Ok(()),
-            None => self.reserve.ensure(self.live_bytes),
-        }
+            .allocate(log_growth)
     }
 
     /// Begins a new generation. All that takes space comes before the old log is sealed: if there is none, nothing has
@@ -166,15 +166,20 @@ impl Disk {
             .share_commit_mark()
             .and_then(|commit_mark| next.begin(commit_mark));
         self.log = Some(begun.map_err(AppendError::Unknown)?);
-        let (encryptor, reserve) = (self.encryption.renew(), self.reserve.take());
+        let encryptor = self.encryption.renew();
+        let has_draft = self.reserve.rename(&draft_of(&self.place.base(generation)));
         self.base_live_bytes = self.live_bytes;
-        let compaction = Compaction::start(&self.place, generation, live, encryptor, reserve);
+        let compaction = Compaction::start(&self.place, generation, live, encryptor, has_draft);
         self.compaction = Some(compaction.map_err(AppendError::NotWritten)?);
         Ok(())
     }
 
     /// Takes note of a compaction that has ended. One that failed leaves everything as it was, only larger.
     fn settle(&mut self) {
+        #[cfg(test)]
+        if self.place.ops.faults.is_in_order() {
+            self.compaction.iter().for_each(Compaction::wait);
+        }
         let Some(compaction) = self.compaction.take_if(|compaction| compaction.is_over()) else {
             return;
         };
@@ -182,13 +187,14 @@ impl Disk {
             Ok(base_bytes) => {
                 self.base_bytes = base_bytes;
                 self.sealed_bytes = 0;
-                self.retry_bytes = 0;
+                self.retry = Retry::default();
             }
             Err(_) => self.note_failed_compaction(),
         }
     }
 
-    /// The next opportunity is when the logs have grown, on a full disk by a little, or when there is space again.
+    /// The next opportunity is when the logs have grown, on a full disk by a little, or when there is less to write, or
+    /// space again.
     fn note_failed_compaction(&mut self) {
         self.n_failed_compactions += 1;
         self.encryption.set_outdated();
@@ -197,7 +203,10 @@ impl Disk {
         } else {
             self.compaction_bytes / 4
         };
-        self.retry_bytes = self.log_bytes() + growth;
+        self.retry = Retry {
+            log_bytes: self.log_bytes() + growth,
+            live_bytes: self.live_bytes.saturating_sub(growth),
+        };
     }
 
     /// The bytes of all logs since the base.
@@ -234,7 +243,7 @@ impl Journal for Disk {
         self.settle();
         let allocated = self.try_allocate(bytes);
         if allocated.is_ok() && self.is_full {
-            self.retry_bytes = 0;
+            self.retry = Retry::default();
         }
         self.is_full = allocated.is_err();
         allocated
@@ -256,7 +265,9 @@ impl Journal for Disk {
         // Where nothing was ever written, no key has encrypted anything.
         let is_outdated = self.revision > Revision::ZERO && self.encryption.are_outdated();
         let is_wanted = is_long || is_outdated || self.can_free_space();
-        self.compaction.is_none() && log_bytes >= self.retry_bytes && is_wanted
+        let is_due = log_bytes >= self.retry.log_bytes
+            || self.is_full && self.live_bytes <= self.retry.live_bytes;
+        self.compaction.is_none() && is_due && is_wanted
     }
 
     fn compact(&mut self, live: LiveRecords) -> Result<(), AppendError> {
@@ -266,7 +277,6 @@ impl Journal for Disk {
         }
         #[cfg(test)]
         if self.place.ops.faults.is_in_order() {
-            self.compaction.iter().for_each(Compaction::wait);
             self.settle();
         }
         started
@@ -275,6 +285,15 @@ impl Journal for Disk {
     fn n_failed_compactions(&self) -> u64 {
         self.n_failed_compactions
     }
+}
+
+/// When a compaction that failed is tried again; by default at once.
+#[derive(Default)]
+struct Retry {
+    /// How long the logs must be,
+    log_bytes: u64,
+    /// or how little must be live while the disk is full.
+    live_bytes: u64,
 }
 
 /// Where a journal's files are.
@@ -345,23 +364,22 @@ impl JournalDir {
         path: &Path,
         fill: impl FnOnce(&mut File) -> io::Result<T>,
     ) -> io::Result<(File, T)> {
-        let drafted = self.draft(path, None, fill)?;
+        let drafted = self.draft(path, false, fill)?;
         self.publish(path)?;
         Ok(drafted)
     }
 
-    /// Writes what is to be the file `path` under a draft's name, into the blocks of the file `from` if there is one.
+    /// Writes what is to be the file `path` under a draft's name, into the blocks of the draft if it has one.
     /// If that fails there is no draft.
     fn draft<T>(
         &self,
         path: &Path,
-        from: Option<PathBuf>,
+        has_draft: bool,
         fill: impl FnOnce(&mut File) -> io::Result<T>,
     ) -> io::Result<(File, T)> {
         let draft = draft_of(path);
-        let is_reused = from.is_some_and(|from| fs::rename(from, &draft).is_ok());
         let write = || {
-            let mut file = private().read(true).truncate(!is_reused).open(&draft)?;
+            let mut file = private().read(true).truncate(!has_draft).open(&draft)?;
             let filled = fill(&mut file)?;
             self.ops.sync_all(&file)?;
             Ok((file, filled))

@@ -1,7 +1,6 @@
 //! Compaction: writes the live state to a new base, so that older files can be removed.
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -15,6 +14,9 @@ use crate::{LiveRecords, Record};
 /// How many bytes of records go into one frame.
 const FRAME: usize = 256 << 10;
 
+/// The name of the thread that writes a base.
+pub(super) const COMPACTION_THREAD: &str = "store-compact";
+
 /// A base that is being written in the background.
 pub(super) struct Compaction {
     stop: Arc<AtomicBool>,
@@ -22,14 +24,14 @@ pub(super) struct Compaction {
 }
 
 impl Compaction {
-    /// Writes `live` as the base of `generation`, whose log has begun, into the file `reserve` if there is one, and then
-    /// removes what is older.
+    /// Writes `live` as the base of `generation`, whose log has begun, and then removes what is older. If the base has a
+    /// draft, that is where it is written.
     pub(super) fn start(
         place: &JournalDir,
         generation: u64,
         live: LiveRecords,
         encryptor: MaybeEncryptor,
-        reserve: Option<PathBuf>,
+        has_draft: bool,
     ) -> io::Result<Compaction> {
         let (place, stop) = (place.clone(), Arc::<AtomicBool>::default());
         let stopped = stop.clone();
@@ -39,7 +41,7 @@ impl Compaction {
                 generation,
             };
             let path = place.base(generation);
-            let (_, length) = place.draft(&path, reserve, |file| {
+            let (_, length) = place.draft(&path, has_draft, |file| {
                 let sink = BufWriter::new(FileWriter {
                     ops: &place.ops,
                     file,
@@ -64,7 +66,7 @@ impl Compaction {
             Ok(length)
         };
         let thread = thread::Builder::new()
-            .name("store-compact".into())
+            .name(COMPACTION_THREAD.into())
             .spawn(work)?;
         Ok(Compaction {
             stop,

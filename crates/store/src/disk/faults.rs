@@ -8,17 +8,20 @@ use std::io::{Seek as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tempfile::TempDir;
 
 use super::*;
+use crate::disk::base::COMPACTION_THREAD;
 
 const PAGE: u64 = 4096;
 
 /// How operations fail. By default none does.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Mutex<FaultPlan>);
+pub(crate) struct Faults(Mutex<FaultPlan>, Condvar);
 
 #[derive(Debug, Default)]
 struct FaultPlan {
@@ -33,6 +36,8 @@ struct FaultPlan {
     n_failed: usize,
     /// Compactions are waited for, so that operations have one order.
     in_order: bool,
+    /// Compactions go no further.
+    are_compactions_held: bool,
     cache: Option<PageCache>,
 }
 
@@ -99,6 +104,21 @@ impl Faults {
 
     pub(crate) fn keep_order(&self) {
         self.0.lock().in_order = true;
+    }
+
+    /// Lets compactions wait at their next operation.
+    pub(crate) fn hold_compactions(&self) {
+        let mut plan = self.0.lock();
+        plan.in_order = false;
+        plan.are_compactions_held = true;
+    }
+
+    /// Lets compactions go on, and be waited for.
+    pub(crate) fn release_compactions(&self) {
+        let mut plan = self.0.lock();
+        plan.in_order = true;
+        plan.are_compactions_held = false;
+        self.1.notify_all();
     }
 
     pub(crate) fn is_in_order(&self) -> bool {
@@ -212,6 +232,11 @@ impl Faults {
 
     pub(super) fn check(&self, operation: FileOperation) -> io::Result<()> {
         let mut plan = self.0.lock();
+        if thread::current().name() == Some(COMPACTION_THREAD) {
+            let is_held = |plan: &mut FaultPlan| plan.are_compactions_held;
+            self.1
+                .wait_while_for(&mut plan, is_held, Duration::from_secs(60));
+        }
         let due = match plan.countdown {
             Some((0, failure)) => {
                 plan.countdown.take_if(|_| !failure.is_lasting);

@@ -52,7 +52,7 @@ impl NextLog {
         };
         let mut start = identity.header();
         start.resize(NEXT_LOG as usize, 0);
-        let (file, ()) = place.draft(&place.log(generation), None, |file| {
+        let (file, ()) = place.draft(&place.log(generation), false, |file| {
             place.ops.write(file, &start)
         })?;
         Ok(NextLog {

@@ -2,13 +2,14 @@
 //!
 //! The reserve is a file of the size that the next base and log will have. A compaction writes its base into the very
 //! blocks of the reserve, so that no other process can take them in between. (A file system without `fallocate` reserves
-//! nothing: there, other files must be deleted from a full disk.)
+//! nothing: there, other files must be deleted from a full disk.) While that compaction runs there is a reserve for the
+//! next one already, as large as what will be missing when the older files are gone.
 //!
 //! Invariant: while the reserve is smaller than what a compaction would write, no put is taken.
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::{JournalDir, private};
 
@@ -33,14 +34,13 @@ impl Reserve {
         }
     }
 
-    /// Reserves enough to write `live_bytes` anew.
-    pub(super) fn ensure(&mut self, live_bytes: u64) -> io::Result<()> {
-        let needed = live_bytes + NEXT_LOG;
+    /// Reserves `needed` bytes at least.
+    pub(super) fn ensure(&mut self, needed: u64) -> io::Result<()> {
         if self.bytes >= needed {
             return Ok(());
         }
         // An eighth more than needed, so that a store that grows does not come here with every batch.
-        let bytes = (needed + live_bytes / 8).next_multiple_of(STEP);
+        let bytes = (needed + needed / 8).next_multiple_of(STEP);
         let file = private().truncate(false).open(self.place.reserve())?;
         let allocated = self.place.ops.allocate(&file, bytes);
         if allocated.is_err() {
@@ -62,8 +62,8 @@ impl Reserve {
         }
     }
 
-    /// Hands the file over to be written into; it is not the reserve any more.
-    pub(super) fn take(&mut self) -> Option<PathBuf> {
-        (std::mem::take(&mut self.bytes) > 0).then(|| self.place.reserve())
+    /// Makes the reserve the file `to`, so that another one can be made. Says whether there was one.
+    pub(super) fn rename(&mut self, to: &Path) -> bool {
+        std::mem::take(&mut self.bytes) > 0 && fs::rename(self.place.reserve(), to).is_ok()
     }
 }

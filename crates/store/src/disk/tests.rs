@@ -529,6 +529,34 @@ fn deletes_and_a_compaction_free_space_on_a_full_disk() {
 }
 
 #[test]
+fn a_disk_that_is_filled_during_a_compaction_is_freed_by_deletes() {
+    let mut case = Faulty::new(1 << 20);
+    case.ops.faults.limit(case.dir.path(), 12 << 20);
+    case.ops.faults.hold_compactions();
+    let value = "x".repeat(64 << 10);
+    let fill = |case: &mut Faulty, mut n: usize| {
+        while case.put(&format!("{n:03}"), &value).is_ok() {
+            n += 1;
+        }
+        n
+    };
+    let n_first = fill(&mut case, 0);
+    let is_compacting = case.dir.path().join("00000002.log").exists()
+        && !case.dir.path().join("00000002.base").exists();
+    assert!(is_compacting);
+    assert!(n_first > 40, "{n_first} fit");
+    assert!(matches!(case.health(), Health::Full(_)));
+    case.ops.faults.release_compactions();
+    let n_all = fill(&mut case, n_first);
+    for n in 0..n_all / 2 {
+        case.delete(&format!("{n:03}")).unwrap();
+    }
+    case.put("more", "x").unwrap();
+    assert_eq!(case.spaces.monitor.failures().compactions, 0);
+    assert_eq!(case.content().len(), n_all - n_all / 2 + 1);
+}
+
+#[test]
 fn deletes_of_many_small_records_are_never_rejected_on_a_full_disk() {
     let mut case = Faulty::new(64 << 20);
     for n in 0..16_000 {
