@@ -336,6 +336,23 @@ impl LoggedCommand {
     }
 }
 
+/// Removes what cargo says about the package whose test runs: below another cargo, build scripts would see a change of it
+/// and run again, and all that depends on them would be compiled again.
+pub(crate) fn leave_package(command: &mut std::process::Command) {
+    let about_package = [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+    ];
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name == "OUT_DIR" || about_package.iter().any(|prefix| name.starts_with(prefix)) {
+            command.env_remove(&*name);
+        }
+    }
+}
+
 /// A command against the server of a kubeconfig. A component serves at no port unless the arguments name one: several tests
 /// run at a time.
 pub(crate) fn command(arguments: &[&str], kubeconfig: &Path) -> Command {

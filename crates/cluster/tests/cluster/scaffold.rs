@@ -8,6 +8,8 @@ use std::process::Command;
 use mizzen_testing::Cluster;
 use tempfile::TempDir;
 
+use crate::process::leave_package;
+
 const MIZZEN: &str = env!("CARGO_BIN_EXE_mizzen");
 
 const OVEN: &str =
@@ -235,7 +237,9 @@ fn a_new_user_gets_to_a_tested_operator_that_runs() {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     // What this workspace has compiled is used, but its programs are not replaced: another one is called `manifests`, too.
     let build = Path::new(MIZZEN).ancestors().nth(2).unwrap();
-    let output = Command::new("sh")
+    let mut script = Command::new("sh");
+    leave_package(&mut script);
+    let output = script
         .arg(root().join("crates/cluster/tests/cluster/new_operator.sh"))
         .current_dir(bench.directory.path())
         .env("PATH", path)

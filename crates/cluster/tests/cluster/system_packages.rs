@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::client::{Client, Credentials};
 use crate::kubectl::skip;
-use crate::process::STEP_TIMEOUT;
+use crate::process::{STEP_TIMEOUT, leave_package};
 
 const MIZZEN: &str = env!("CARGO_BIN_EXE_mizzen");
 
@@ -272,7 +272,9 @@ async fn cargo_installs_a_binary_that_runs() {
     let home = temporary_directory();
     // What this workspace has compiled is used, but its programs are not replaced.
     let compiled = Path::new(MIZZEN).ancestors().nth(2).unwrap();
-    let install = Command::new(env!("CARGO"))
+    let mut install = Command::new(env!("CARGO"));
+    leave_package(install.as_std_mut());
+    let install = install
         .args(["install", "--debug", "--locked", "--offline", "--path"])
         .arg(env!("CARGO_MANIFEST_DIR"))
         .arg("--root")
