@@ -244,6 +244,8 @@ fn a_new_user_gets_to_a_tested_operator_that_runs() {
         .current_dir(bench.directory.path())
         .env("PATH", path)
         .env("CARGO_NET_OFFLINE", "true")
+        // No test of the operator is debugged here, and debug information takes a quarter of the time.
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
         .env("CARGO_BUILD_BUILD_DIR", build)
         .env("CARGO_TARGET_DIR", bench.directory.path().join("target"))
         .output()
