@@ -416,12 +416,10 @@ async fn transient_failures_are_retried_with_back_off() {
         let_time_pass(|| task.is_finished()).await;
         task.await.unwrap().expect(code);
         assert_eq!(peer.seen().len() - before, n_asked);
-        // 500 ms, then half as long again each time, and up to a fifth more.
+        // 500 ms, then half as long again each time, and up to a fifth more. Time also passes while a response is on its
+        // way, so that only the least is exact.
         let took = started.elapsed().as_millis();
-        assert!(
-            took > if n_asked == 4 { 2_375 } else { 4_062 } && took < 10_000,
-            "{took}"
-        );
+        assert!(took > if n_asked == 4 { 2_375 } else { 4_062 }, "{took}");
     }
     awake.abort();
 }
