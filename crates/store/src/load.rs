@@ -40,16 +40,56 @@ pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keysp
     let revision = opened.unwrap_or(Revision::FIRST);
     let spaces = Keyspaces::new(revision, opened.unwrap_or(Revision::ZERO), options.window);
     let encryptor = options.encryptor.as_deref();
-    for (name, kept) in live {
-        let records = terms.open(&name, kept, encryptor)?;
+    for (name, space) in live {
+        let records = terms.open(&name, space, encryptor)?;
         // When it changed last is not known if that was a delete; that it did not change after `revision` is.
         spaces.add(name, KeyspaceState::from_sorted(records, revision));
     }
     Ok(spaces)
 }
 
-/// Records by key, in no order: most are replaced a few times before the state is settled.
-type Records = HashMap<Arc<str>, LoadedRecord, RandomState>;
+/// The last state of each key of a space.
+///
+/// A base, and a log of new keys, come in the order of their keys: such records are appended. Changes that come in no
+/// order are kept apart, so that a base is neither hashed nor sorted.
+#[derive(Default)]
+struct LiveSpace {
+    /// In the order of their keys.
+    sorted: Vec<(Arc<str>, LoadedRecord)>,
+    /// What came later, `None` for a delete. It takes precedence over `sorted`.
+    later: HashMap<Arc<str>, Option<LoadedRecord>, RandomState>,
+}
+
+impl LiveSpace {
+    fn change(&mut self, key: Arc<str>, record: Option<LoadedRecord>) {
+        let is_last =
+            self.later.is_empty() && self.sorted.last().is_none_or(|(last, _)| *last < key);
+        match record {
+            Some(record) if is_last => self.sorted.push((key, record)),
+            record => drop(self.later.insert(key, record)),
+        }
+    }
+
+    /// The records that are live, in the order of their keys.
+    fn into_sorted(self) -> Vec<(Arc<str>, LoadedRecord)> {
+        if self.later.is_empty() {
+            return self.sorted;
+        }
+        let mut later: Vec<_> = self.later.into_iter().collect();
+        later.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut merged = Vec::with_capacity(self.sorted.len() + later.len());
+        let mut sorted = self.sorted.into_iter().peekable();
+        for (key, record) in later {
+            while let Some(earlier) = sorted.next_if(|(earlier, _)| *earlier < key) {
+                merged.push(earlier);
+            }
+            drop(sorted.next_if(|(earlier, _)| *earlier == key));
+            merged.extend(record.map(|record| (key, record)));
+        }
+        merged.extend(sorted);
+        merged
+    }
+}
 
 /// A record that was read. Encrypted content is only decrypted once the record is sure to be live.
 enum LoadedRecord {
@@ -71,18 +111,14 @@ struct LoadedChange {
 }
 
 /// Keeps the last state of each key.
-fn collect_live(batches: mpsc::Receiver<Vec<LoadedChange>>) -> BTreeMap<Arc<str>, Records> {
-    let mut live: BTreeMap<Arc<str>, Records> = BTreeMap::new();
+fn collect_live(batches: mpsc::Receiver<Vec<LoadedChange>>) -> BTreeMap<Arc<str>, LiveSpace> {
+    let mut live: BTreeMap<Arc<str>, LiveSpace> = BTreeMap::new();
     for change in batches.into_iter().flatten() {
-        let LoadedChange { space, key, record } = change;
-        let records = match live.get_mut(&space) {
-            Some(records) => records,
-            None => live.entry(space).or_default(),
+        let space = match live.get_mut(&change.space) {
+            Some(space) => space,
+            None => live.entry(change.space).or_default(),
         };
-        match record {
-            Some(record) => drop(records.insert(key, record)),
-            None => drop(records.remove(&key)),
-        }
+        space.change(change.key, change.record);
     }
     live
 }
@@ -162,12 +198,10 @@ impl Interner {
     fn open(
         &mut self,
         space: &Arc<str>,
-        kept: Records,
+        live: LiveSpace,
         encryptor: Option<&dyn Encryptor>,
     ) -> Result<Vec<Arc<Record>>, OpenError> {
         let plain = encryptor.map_or(Ok(()), |encryptor| encryptor.allow_plain_text(space));
-        let mut kept: Vec<_> = kept.into_iter().collect();
-        kept.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let open = |(key, kept): (Arc<str>, LoadedRecord)| {
             let opened = match kept {
                 LoadedRecord::Plain(record) => plain.clone().map(|()| record),
@@ -181,7 +215,7 @@ impl Interner {
                 source,
             })
         };
-        kept.into_iter().map(open).collect()
+        live.into_sorted().into_iter().map(open).collect()
     }
 
     fn decrypt(
