@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header;
-use mizzen_registry::{BoxFuture, Health};
+use mizzen_registry::{BoxFuture, EngineCheck, Health};
 use mizzen_value::json::quote;
 use tokio::sync::watch;
 
@@ -245,13 +245,13 @@ impl EndpointCheck<'_> {
         match self {
             EndpointCheck::Own((name, check)) => {
                 check(server)?;
-                match [STORE.0, STORE_READINESS.0].contains(name) {
-                    true => {
-                        let store = server.registry.store();
-                        store.check().await.map_err(|error| error.to_string())
-                    }
-                    false => Ok(()),
-                }
+                let check = match *name {
+                    name if name == STORE.0 => EngineCheck::Health,
+                    name if name == STORE_READINESS.0 => EngineCheck::Readiness,
+                    _ => return Ok(()),
+                };
+                let checked = server.registry.store().check(check).await;
+                checked.map_err(|error| error.to_string())
             }
             EndpointCheck::Boot(name) if server.boot_sequence.is_complete(name) => Ok(()),
             EndpointCheck::Boot(_) => Err("not finished".into()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_store::Store;
+use mizzen_store::{EngineCheck, Store};
 use tokio::time::timeout;
 
 /// Waits until the objects of all resources that are used so far have been read, at most `limit`.
@@ -10,7 +10,7 @@ pub(crate) async fn filled_within(store: &Store, limit: Duration) -> Result<(), 
     if timeout(limit, store.filled()).await.is_ok() {
         return Ok(());
     }
-    let why = match store.check().await {
+    let why = match store.check(EngineCheck::Health).await {
         Ok(()) => "it is slow".into(),
         Err(error) => error.to_string(),
     };

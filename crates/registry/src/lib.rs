@@ -107,9 +107,9 @@ pub use watch::{ResourceWatch, WatchEvent, WatchEventType as WatchChange, WatchO
 use std::sync::Arc;
 
 pub use mizzen_store::{
-    AppendError, BoxFuture, Codec, Draft, EncodedRecord, Expect, Health, Journal, JournalEntry,
-    Keyspace, OpenError, Options as StoreOptions, Record, Revision, Saved, Store, WindowLimits,
-    Write, WriteError,
+    AppendError, BoxFuture, Codec, Draft, EncodedRecord, EngineCheck, Expect, Health, Journal,
+    JournalEntry, Keyspace, OpenError, Options as StoreOptions, Record, Revision, Saved, Store,
+    WindowLimits, Write, WriteError,
 };
 use mizzen_value::clock::{Clock, Random};
 use mizzen_value::time::{self, Moment};

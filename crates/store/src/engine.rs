@@ -75,12 +75,21 @@ pub trait Engine: Send + Sync {
     }
 
     /// Whether reads and writes are answered now.
-    fn check(&self) -> BoxFuture<'_, Result<(), ReadError>> {
+    fn check(&self, _check: EngineCheck) -> BoxFuture<'_, Result<(), ReadError>> {
         Box::pin(future::ready(Ok(())))
     }
 
     /// Takes no more writes, and makes those that were accepted durable.
     fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// What a check of an engine is for. Each may wait for another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineCheck {
+    /// Whether the engine works.
+    Health,
+    /// Whether requests should be sent to this process.
+    Readiness,
 }
 
 /// Why the latest state cannot be read.

@@ -63,7 +63,7 @@ mod watch_index;
 pub use codec::{Codec, EncodedRecord};
 pub use disk::{CreatedRecord, backup, create};
 pub use encryption::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
-pub use engine::{BoxFuture, CommitResult, Engine, ReadError};
+pub use engine::{BoxFuture, CommitResult, Engine, EngineCheck, ReadError};
 pub use feed::{Feed, FeedChange};
 pub use health::{Health, WriteFailures};
 pub use journal::{AppendError, Journal, JournalEntry, LiveRecords, Saved};

@@ -14,9 +14,9 @@ use crate::keyspaces::Keyspaces;
 use crate::memory::MemoryEngine;
 use crate::sequencer::Sequencer;
 use crate::{
-    Encryptor, Engine, Expired, Feed, Health, Journal, Keyspace, KeyspaceStats, OpenError,
-    ReadError, Record, Revision, Snapshot, WindowLimits, Write, WriteError, WriteFailures, load,
-    write,
+    Encryptor, Engine, EngineCheck, Expired, Feed, Health, Journal, Keyspace, KeyspaceStats,
+    OpenError, ReadError, Record, Revision, Snapshot, WindowLimits, Write, WriteError,
+    WriteFailures, load, write,
 };
 
 /// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
@@ -184,8 +184,8 @@ impl Store {
     }
 
     /// Whether reads and writes are answered now.
-    pub async fn check(&self) -> Result<(), ReadError> {
-        self.0.engine.check().await
+    pub async fn check(&self, check: EngineCheck) -> Result<(), ReadError> {
+        self.0.engine.check(check).await
     }
 
     /// The latest revision that readers can see. A snapshot taken after this call shows at least this revision.

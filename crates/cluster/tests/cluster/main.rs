@@ -29,6 +29,7 @@ mod crash;
 mod definitions;
 mod encryption;
 mod envtest;
+mod etcd_flags;
 mod failing_disk;
 mod failover;
 mod full_disk;

@@ -20,9 +20,6 @@ const REQUEST_BOUNDS: [f64; 23] = [
 /// Kubernetes: the bounds of `etcd_lease_object_counts`.
 const LEASE_BOUNDS: [f64; 7] = [10.0, 50.0, 100.0, 500.0, 1000.0, 2500.0, 5000.0];
 
-/// How often etcd is asked for its size. Kubernetes: `--etcd-db-metric-poll-interval`.
-const SIZE_INTERVAL: Duration = Duration::from_secs(30);
-
 /// The metrics of an engine.
 #[derive(Debug)]
 pub struct EtcdMetrics {
@@ -137,8 +134,13 @@ impl Collector for EtcdMetrics {
     }
 }
 
-/// Asks a cluster for its size, for ever. That of the largest member counts.
-pub(super) async fn follow_size(client: Client, number: usize, metrics: Arc<EtcdMetrics>) {
+/// Asks a cluster for its size every `interval`, for ever. That of the largest member counts.
+pub(super) async fn follow_size(
+    client: Client,
+    number: usize,
+    metrics: Arc<EtcdMetrics>,
+    interval: Duration,
+) {
     loop {
         let answers = client.status().await.into_iter();
         let sizes = answers.filter_map(|answer| Some(answer.status.ok()?.db_size));
@@ -146,6 +148,6 @@ pub(super) async fn follow_size(client: Client, number: usize, metrics: Arc<Etcd
             let id = format!("etcd-{number}");
             metrics.sizes.set([id.into()], size as f64);
         }
-        sleep(SIZE_INTERVAL).await;
+        sleep(interval).await;
     }
 }

@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mizzen_store::{
-    BoxFuture, Codec, CommitResult, Engine, Expired, Feed, Keyspace, ReadError, Record, Revision,
-    Snapshot, Store, WindowLimits, Write, WriteError,
+    BoxFuture, Codec, CommitResult, Engine, EngineCheck, Expired, Feed, Keyspace, ReadError,
+    Record, Revision, Snapshot, Store, WindowLimits, Write, WriteError,
 };
 use mizzen_value::clock::Clock;
 use parking_lot::RwLock;
@@ -60,10 +60,18 @@ pub struct EngineOptions {
     ///
     /// Kubernetes: `--lease-reuse-duration-seconds`.
     pub lease_reuse: Duration,
-    /// How long the health check waits.
+    /// How long the check of health waits.
     ///
     /// Kubernetes: `--etcd-healthcheck-timeout`.
     pub health_timeout: Duration,
+    /// How long the check of readiness waits.
+    ///
+    /// Kubernetes: `--etcd-readycheck-timeout`.
+    pub readiness_timeout: Duration,
+    /// How often etcd is asked for its size; zero is never.
+    ///
+    /// Kubernetes: `--etcd-db-metric-poll-interval`.
+    pub size_interval: Duration,
     /// Whether every write is rejected.
     pub is_read_only: bool,
     /// Where requests are counted.
@@ -80,6 +88,8 @@ impl EngineOptions {
             overrides: BTreeMap::new(),
             lease_reuse: Duration::from_secs(60),
             health_timeout: Duration::from_secs(2),
+            readiness_timeout: Duration::from_secs(2),
+            size_interval: Duration::from_secs(30),
             is_read_only: false,
             metrics: Arc::default(),
         }
@@ -100,6 +110,7 @@ struct EngineParts {
     codec: Arc<dyn Codec>,
     clock: Arc<dyn Clock>,
     health_timeout: Duration,
+    readiness_timeout: Duration,
     is_read_only: bool,
     metrics: Arc<EtcdMetrics>,
     spaces: RwLock<HashMap<Arc<str>, Arc<CachedSpace>>>,
@@ -122,8 +133,16 @@ impl EtcdEngine {
         let metrics = options.metrics.clone();
         let mut n_clusters = 0;
         let mut cluster = |client: Client| {
-            let size = metrics::follow_size(client.clone(), n_clusters, metrics.clone());
-            tokio::spawn(until_closed(closed.subscribe(), size));
+            if !options.size_interval.is_zero() {
+                let metrics = metrics.clone();
+                let size = metrics::follow_size(
+                    client.clone(),
+                    n_clusters,
+                    metrics,
+                    options.size_interval,
+                );
+                tokio::spawn(until_closed(closed.subscribe(), size));
+            }
             n_clusters += 1;
             let has_progress = Arc::new(AtomicBool::new(false));
             let (asked, told) = (client.clone(), has_progress.clone());
@@ -147,6 +166,7 @@ impl EtcdEngine {
             },
             clock: options.clock,
             health_timeout: options.health_timeout,
+            readiness_timeout: options.readiness_timeout,
             is_read_only: options.is_read_only,
             metrics: options.metrics,
             spaces: RwLock::default(),
@@ -238,12 +258,16 @@ impl Engine for EtcdEngine {
         self.0.codec.mark(space) != record.mark()
     }
 
-    fn check(&self) -> BoxFuture<'_, Result<(), ReadError>> {
+    fn check(&self, check: EngineCheck) -> BoxFuture<'_, Result<(), ReadError>> {
+        let limit = match check {
+            EngineCheck::Health => self.0.health_timeout,
+            EngineCheck::Readiness => self.0.readiness_timeout,
+        };
         Box::pin(async move {
             let prefix = self.0.codec.prefix("");
             let clusters = std::iter::once(&self.0.main).chain(self.0.overrides.values());
             for cluster in clusters {
-                let checked = cluster.client.health(&prefix, self.0.health_timeout).await;
+                let checked = cluster.client.health(&prefix, limit).await;
                 checked.map_err(unavailable)?;
             }
             Ok(())

@@ -22,12 +22,15 @@ pub(crate) struct StorageArgs {
     /// Whether writes are acknowledged before they are on disk. That etcd says so.
     #[arg(skip)]
     pub unsafe_no_fsync: bool,
-    /// Report etcd as unhealthy if it does not answer within this time
+    /// Fail the check etcd of /livez, /readyz and /healthz if etcd does not answer within this time; 0 is 2s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
     pub etcd_healthcheck_timeout: Duration,
-    /// Report the server as not ready if etcd does not answer within this time
+    /// Fail the check etcd-readiness of /readyz if etcd does not answer within this time; 0 is 2s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
     pub etcd_readycheck_timeout: Duration,
+    /// Ask etcd for its size, a metric, at this interval; 0 never asks. Has no effect without --etcd-servers
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    pub etcd_db_metric_poll_interval: Duration,
     /// Share a lease of etcd between objects that expire within this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub lease_reuse_duration_seconds: u64,
@@ -58,8 +61,18 @@ impl StorageArgs {
         self.etcd.store(EngineOptions {
             metrics,
             lease_reuse: Duration::from_secs(self.lease_reuse_duration_seconds),
-            health_timeout: self.etcd_healthcheck_timeout,
+            health_timeout: or_default(self.etcd_healthcheck_timeout),
+            readiness_timeout: or_default(self.etcd_readycheck_timeout),
+            size_interval: self.etcd_db_metric_poll_interval,
             ..EngineOptions::new(codec, Arc::new(WallClock))
         })
+    }
+}
+
+/// Kubernetes: a time of 0 is the default of both checks (storagebackend/factory/etcd3.go).
+fn or_default(timeout: Duration) -> Duration {
+    match timeout.is_zero() {
+        true => Duration::from_secs(2),
+        false => timeout,
     }
 }
