@@ -49,6 +49,7 @@ use crate::filled::filled_within;
 use crate::leader_elected_component::LeaderElectedComponent;
 use crate::log;
 use crate::real_node::{self, RealNode};
+use crate::shared_keys::{ForeignKeys, ServerKeys};
 use crate::simulated_nodes::SimulatedNodes;
 use crate::storage_log;
 use crate::storage_size::StorageSize;
@@ -109,6 +110,9 @@ pub(crate) enum ComposeError {
     /// The etcd cluster is not given as it must be.
     #[error("--etcd-servers: {0}")]
     Etcd(#[from] mizzen_etcd::client::ConfigError),
+    /// The etcd is that of servers with other keys.
+    #[error(transparent)]
+    ForeignKeys(#[from] ForeignKeys),
     /// The kubeconfig of the user cannot be changed.
     #[error(transparent)]
     Context(#[from] ChangeKubeconfigError),
@@ -553,7 +557,13 @@ impl PersistentState {
             false => PersistentState::open_store(directory, args, encryption.clone()).await?,
         };
         let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
-        let has_data = store.revision() > Revision::FIRST;
+        let has_data = match (args.storage.uses_etcd(), directory) {
+            (true, Some(directory)) => {
+                args.check_keys(directory, &store).await?;
+                false
+            }
+            _ => store.revision() > Revision::FIRST,
+        };
         let authority = match directory {
             Some(directory) if has_data => Authority::open_existing(directory)?,
             Some(directory) => Authority::open(directory)?,
@@ -581,12 +591,7 @@ impl PersistentState {
         timeout: Duration,
     ) -> Result<Server, ComposeError> {
         let server = mizzen_controlplane::server(self.registry.clone(), options);
-        let filled = filled_within(&self.store, timeout).await;
-        filled.map_err(|why| {
-            ComposeError::Bootstrap(format!(
-                "{why}; check --etcd-servers, or raise --storage-initialization-timeout"
-            ))
-        })?;
+        filled(&self.store, timeout).await?;
         server.metrics().register(&self.etcd_metrics);
         if let Some(encryption) = &self.encryption {
             server.metrics().register(encryption);
@@ -689,6 +694,30 @@ impl PersistentState {
             tokio::spawn(async move { server.follow_authorization(&file, text).await });
         }
     }
+}
+
+impl ServerArgs {
+    /// Rejects a data directory whose certificates and keys are not those of the servers that use the etcd.
+    async fn check_keys(&self, directory: &Path, store: &Store) -> Result<(), ComposeError> {
+        store.keyspace("configmaps");
+        filled(store, self.storage.storage_initialization_timeout).await?;
+        let keys = ServerKeys {
+            directory,
+            names_authorities: self.trust.names_client_authorities(),
+            names_token_keys: self.service_accounts.names_keys(),
+        };
+        Ok(keys.check(&authentication::published(store))?)
+    }
+}
+
+/// Waits until the store has been read.
+async fn filled(store: &Store, limit: Duration) -> Result<(), ComposeError> {
+    let filled = filled_within(store, limit).await;
+    filled.map_err(|why| {
+        ComposeError::Bootstrap(format!(
+            "{why}; check --etcd-servers, or raise --storage-initialization-timeout"
+        ))
+    })
 }
 
 impl ControlPlane {

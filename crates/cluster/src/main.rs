@@ -19,6 +19,7 @@ mod log;
 mod real_node;
 mod rest_client_metrics;
 mod service_account_client;
+mod shared_keys;
 mod simulated_nodes;
 mod storage_log;
 mod storage_size;

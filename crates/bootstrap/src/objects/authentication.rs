@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::Method;
 use mizzen_apiserver::Server;
 use mizzen_authentication::{ProxyHeaders, TrustedAuthorities};
+use mizzen_registry::Store;
 use mizzen_value::{Value, json, value};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -23,6 +24,20 @@ const PATH: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAME: &str = "extension-apiserver-authentication";
 /// How often it is reconciled without a change.
 const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The authorities that the servers of a store have published there; empty before the first one has started.
+/// ConfigMaps of the store have been read.
+pub fn published(store: &Store) -> TrustedAuthorities {
+    let stored = store.keyspace("configmaps").snapshot();
+    let record = stored.get(&format!("kube-system/{NAME}"));
+    let config_map = record.and_then(|record| json::parse(&record.value).ok());
+    let data = &config_map.unwrap_or_default()["data"];
+    TrustedAuthorities {
+        clients: data["client-ca-file"].str().into(),
+        front_proxies: data["requestheader-client-ca-file"].str().into(),
+        ..TrustedAuthorities::default()
+    }
+}
 
 /// Writes it whenever the authorities change, and restores it. Never returns.
 pub async fn reconcile(server: Server, mut trusted: watch::Receiver<TrustedAuthorities>) {

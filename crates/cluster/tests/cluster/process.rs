@@ -100,6 +100,20 @@ impl Home {
         self.path().join("data")
     }
 
+    /// Copies the certificates and keys of another data directory.
+    pub(crate) fn copy_keys(&self, from: &Path) {
+        std::fs::create_dir_all(self.data_dir()).unwrap();
+        for name in [
+            "ca.crt",
+            "ca.key",
+            "front-proxy-ca.crt",
+            "front-proxy-ca.key",
+            "sa.key",
+        ] {
+            std::fs::copy(from.join(name), self.data_dir().join(name)).unwrap();
+        }
+    }
+
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.path().join("kubeconfig")
     }

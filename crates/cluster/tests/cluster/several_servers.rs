@@ -14,7 +14,7 @@ use mizzen_value::clock::{Clock, Random};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::client::Client;
+use crate::client::{Client, Credentials};
 use crate::etcd_server::{Cluster, Options, WallClock, installed};
 use crate::process::{Home, Process, STEP_TIMEOUT};
 
@@ -517,5 +517,61 @@ async fn a_server_goes_on_when_the_other_is_killed() {
                 .await
                 .expect(200);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_other_keys_than_those_on_its_etcd_does_not_start() {
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let home = || {
+            Home::on_disk()
+                .with("--etcd-servers")
+                .with(etcd.endpoint(0))
+        };
+        let first = home();
+        let process = first.start().await;
+        let key = |name: &str| first.data_dir().join(name).display().to_string();
+        let authority = format!("--client-ca-file={}", key("ca.crt"));
+        let token_key = format!("--service-account-key-file={}", key("sa.key"));
+
+        // Without keys, or with some of them, it generates none.
+        let second = home();
+        for (arguments, expected) in [
+            (vec![], "ca.crt is missing, and "),
+            (vec![&*authority], "sa.key is missing; copy"),
+            (vec![&*token_key], "ca.crt is missing; copy"),
+        ] {
+            let arguments = [&["--port", "0"], &*arguments].concat();
+            let failed = second.fail_with(&arguments).await;
+            assert_eq!(failed.status.code(), Some(1));
+            let said = String::from_utf8_lossy(&failed.stderr);
+            assert!(said.contains(expected), "{arguments:?}: {said}");
+            assert!(!second.data_dir().join("ca.key").exists());
+            assert!(!second.data_dir().join("sa.key").exists());
+        }
+        // With both named it has an authority of its own, and accepts the clients of the first server.
+        let beside = second.start_with(&[&authority, &token_key]).await;
+        let credentials = Credentials {
+            user: process.credentials.user.clone(),
+            ..beside.credentials.clone()
+        };
+        let client = Client::connect(&beside.address, &credentials, &["h2"]).await;
+        client.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+        beside.stop().await;
+
+        // A copy of the directory starts, and that of another cluster does not.
+        let third = home();
+        third.copy_keys(&first.data_dir());
+        third.start().await.stop().await;
+        let other = Home::on_disk();
+        other.start().await.stop().await;
+        let fourth = home();
+        fourth.copy_keys(&other.data_dir());
+        let failed = fourth.fail_to_start(0).await;
+        let said = String::from_utf8_lossy(&failed.stderr);
+        let expected = "ca.crt is not among their authorities; copy";
+        assert!(said.contains(expected), "{said}");
+        process.stop().await;
     }
 }

@@ -428,6 +428,11 @@ async fn a_data_directory_moves_to_etcd_and_back_with_uids_and_revisions() {
     let other = Home::on_disk()
         .with("--etcd-servers")
         .with(endpoint.clone());
+    // What was moved has tokens and certificates that the old keys have signed.
+    let refused = other.fail_to_start(0).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("ca.crt is missing"), "{said}");
+    other.copy_keys(&home.path().join("old"));
     let server = other.start().await;
     let client = server.admin().await;
     assert_eq!(

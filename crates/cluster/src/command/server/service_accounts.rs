@@ -43,6 +43,11 @@ pub(crate) struct ServiceAccountArgs {
 }
 
 impl ServiceAccountArgs {
+    /// Whether keys are named: one that signs, or such that verify.
+    pub(crate) fn names_keys(&self) -> bool {
+        self.service_account_signing_key_file.is_some() || !self.service_account_key_file.is_empty()
+    }
+
     /// The signing key, generated if the data directory is new.
     pub(crate) fn signer(
         &self,

@@ -46,6 +46,11 @@ struct AuthorityFile {
 }
 
 impl TrustArgs {
+    /// Whether authorities of clients are named.
+    pub(crate) fn names_client_authorities(&self) -> bool {
+        self.client_ca_file.is_some()
+    }
+
     /// The authorities of an API server.
     pub(crate) fn trust(
         &self,

@@ -43,6 +43,9 @@ impl Servers {
     async fn start_on(homes: Vec<Home>, etcd: Option<Arc<EtcdCluster>>) -> Servers {
         let servers: Vec<_> = homes.into_iter().map(Server::new).collect();
         for server in &servers {
+            if etcd.is_some() && server.home.path() != servers[0].home.path() {
+                server.home.copy_keys(&servers[0].home.data_dir());
+            }
             server.start(&mut *server.process.lock().await).await;
         }
         Servers { servers, etcd }
