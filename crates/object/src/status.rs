@@ -23,6 +23,8 @@ pub struct Status {
     pub retry_after: Option<u32>,
     /// A continue token for an inconsistent continuation of a list.
     pub token: Option<String>,
+    /// Whether the write may be stored although it failed: the store did not say whether it was. Clients are not told.
+    pub is_outcome_unknown: bool,
 }
 
 impl fmt::Display for Status {
@@ -70,6 +72,7 @@ impl Status {
             details: None,
             retry_after: None,
             token: None,
+            is_outcome_unknown: false,
         }
     }
 

@@ -8,7 +8,7 @@ use mizzen_value::Str;
 
 use crate::fresh::{Freshness, too_large};
 use crate::header::{field_term, selected};
-use crate::status::read_status;
+use crate::status::{read_status, write_status};
 use crate::{Key, Object, Registry, Resource, parse_version};
 
 impl Registry {
@@ -46,17 +46,27 @@ impl Registry {
         selected(resource, &record, field)
     }
 
-    /// The object, after all writes in flight are decided.
-    pub async fn get_settled(&self, resource: &Resource, key: &Key) -> Option<Object> {
-        // The store decides writes in order of arrival, so a check without a change is decided after all earlier writes.
+    /// The object, after all writes in flight are decided. An error where that cannot be known: a store that other
+    /// processes write to, too, may commit a transaction that it did not answer after any later one.
+    pub async fn get_settled(
+        &self,
+        resource: &Resource,
+        key: &Key,
+    ) -> Result<Option<Object>, Status> {
+        if self.store.is_shared() {
+            return Err(Status::internal(
+                "writes in flight to a shared store may be decided at any time",
+            ));
+        }
+        // The sequencer of this process decides writes in order of arrival, so a check without a change is decided
+        // after all earlier writes.
         let check = Write::check(resource.space(), key.stored(), Expect::Any);
-        self.store.commit(vec![check]).await.ok()?;
-        let record = self
-            .store
-            .get(resource.space(), &key.stored())
-            .await
-            .ok()??;
-        resource.render_one(record).await.ok()
+        let checked = self.store.commit(vec![check]).await;
+        checked.map_err(|error| write_status(resource.kind(), &key.name, error))?;
+        match resource.record(key) {
+            Some(record) => Ok(Some(resource.render_one(record).await?)),
+            None => Ok(None),
+        }
     }
 
     /// Whether any object has this value in an indexed field.

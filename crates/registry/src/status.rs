@@ -12,13 +12,24 @@ const NO_SPACE_RETRY_SECONDS: u32 = 5;
 
 /// The Status for a write error.
 pub(crate) fn write_status(kind: &Kind, name: &str, error: WriteError) -> Status {
-    match error {
+    let is_outcome_unknown = matches!(
+        error,
+        WriteError::Remote {
+            is_known: false,
+            ..
+        } | WriteError::Unknown(_)
+    );
+    let status = match error {
         WriteError::Exists { .. } => Status::already_exists(&kind.resource(), name),
         WriteError::Missing { .. } => Status::not_found(&kind.resource(), name),
         WriteError::Conflict { .. } => Status::conflict(&kind.resource(), name, MODIFIED),
         WriteError::NotWritten(_) => unavailable(&error),
         WriteError::Remote { message, .. } => remote(message),
         other => Status::internal(chain(&other)),
+    };
+    Status {
+        is_outcome_unknown,
+        ..status
     }
 }
 

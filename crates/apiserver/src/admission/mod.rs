@@ -20,7 +20,7 @@ pub use plugin::{
     ValidateDeletion, ValidateLater,
 };
 pub(crate) use policy::AdmissionPolicies;
-pub use transaction::{WriteStrategy, WriteTransaction};
+pub use transaction::{WriteOutcome, WriteStrategy, WriteTransaction};
 pub(crate) use webhook::Webhooks;
 
 use parking_lot::Mutex;
@@ -471,11 +471,12 @@ impl<'a> Checks<'a> {
         check_without_object(&webhook::VersionedAttributes::judged(call, None, old)).await
     }
 
-    /// Keeps the quota charges of a write that was stored, and returns them otherwise.
+    /// Keeps the quota charges of a write that was stored, or may be, and returns them otherwise.
     pub(crate) async fn settle<T>(&self, outcome: Result<T, Status>) -> Result<T, Status> {
         self.note_stored();
+        let written = WriteOutcome::of(&outcome);
         for transaction in &self.transactions {
-            transaction.settle(self.call, outcome.is_ok()).await;
+            transaction.settle(self.call, written).await;
         }
         outcome
     }

@@ -60,9 +60,39 @@ pub trait WriteTransaction: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// The request is done; `is_stored` says whether its writes were stored.
-    fn settle<'a>(&'a self, call: &'a ResourceCall<'a>, is_stored: bool) -> BoxFuture<'a, ()> {
-        let _ = (call, is_stored);
+    /// The request is done; `outcome` says whether its writes were stored.
+    fn settle<'a>(
+        &'a self,
+        call: &'a ResourceCall<'a>,
+        outcome: WriteOutcome,
+    ) -> BoxFuture<'a, ()> {
+        let _ = (call, outcome);
         Box::pin(std::future::ready(()))
+    }
+}
+
+/// Whether the writes of a request were stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// They were.
+    Stored,
+    /// They were not, and will not be.
+    NotStored,
+    /// The store did not say; they may be stored at any later time.
+    Unknown,
+}
+
+impl WriteOutcome {
+    pub(super) fn of<T>(outcome: &Result<T, Status>) -> WriteOutcome {
+        match outcome {
+            Ok(_) => WriteOutcome::Stored,
+            Err(status) if status.is_outcome_unknown => WriteOutcome::Unknown,
+            Err(_) => WriteOutcome::NotStored,
+        }
+    }
+
+    /// Whether what was taken for the writes must be kept.
+    pub fn may_be_stored(self) -> bool {
+        self != WriteOutcome::NotStored
     }
 }

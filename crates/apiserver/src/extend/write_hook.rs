@@ -9,7 +9,7 @@ use mizzen_value::Value;
 use parking_lot::Mutex;
 
 use super::{Error, RequestContext};
-use crate::admission::{WriteStrategy, WriteTransaction};
+use crate::admission::{WriteOutcome, WriteStrategy, WriteTransaction};
 use crate::verbs::ResourceCall;
 
 /// Begins and finishes creates and updates. Kubernetes: `BeginCreate`, `BeginUpdate` and their `FinishFunc`
@@ -56,8 +56,9 @@ pub trait WriteHook: Send + Sync + 'static {
         object: &mut Value,
     ) -> impl Future<Output = Result<Option<Self::Allocation>, Error>> + Send;
 
-    /// Keeps what was allocated if the object was stored, and gives it back otherwise: if validation, admission or the commit
-    /// failed, if the client went away, or for a dry run. Called exactly once for each allocation.
+    /// Keeps what was allocated if the object was stored, or may be because the store did not say, and gives it back
+    /// otherwise: if validation, admission or the commit failed, if the client went away, or for a dry run. Called
+    /// exactly once for each allocation.
     fn finish(
         &self,
         allocation: Self::Allocation,
@@ -139,11 +140,15 @@ impl WriteTransaction for WriteHookTransaction {
         })
     }
 
-    fn settle<'a>(&'a self, _call: &'a ResourceCall<'a>, is_stored: bool) -> BoxFuture<'a, ()> {
+    fn settle<'a>(
+        &'a self,
+        _call: &'a ResourceCall<'a>,
+        outcome: WriteOutcome,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let pending = self.pending.lock().take();
             if let Some(finish) = pending {
-                finish(is_stored && !self.is_dry_run).await;
+                finish(outcome.may_be_stored() && !self.is_dry_run).await;
             }
         })
     }

@@ -60,3 +60,4 @@ mod threats;
 mod tls;
 mod trace;
 mod transfer;
+mod unknown_outcome;

@@ -31,7 +31,7 @@ pub(crate) use address::repair_addresses;
 pub(crate) use ports::{Leaks, repair_ports};
 
 use address::ChangedAddresses;
-use mizzen_apiserver::admission::{Attributes, WriteStrategy, WriteTransaction};
+use mizzen_apiserver::admission::{Attributes, WriteOutcome, WriteStrategy, WriteTransaction};
 use mizzen_apiserver::server::ServerParts;
 use mizzen_apiserver::verbs::ResourceCall;
 
@@ -118,14 +118,19 @@ impl WriteTransaction for ServiceTransaction {
         Box::pin(std::future::ready(()))
     }
 
-    fn settle<'a>(&'a self, call: &'a ResourceCall<'a>, is_stored: bool) -> BoxFuture<'a, ()> {
+    /// What a Service may have, because the store did not say whether it was stored, is left to a repair.
+    fn settle<'a>(
+        &'a self,
+        call: &'a ResourceCall<'a>,
+        outcome: WriteOutcome,
+    ) -> BoxFuture<'a, ()> {
         let mut kept = std::mem::take(&mut *self.attempted.lock());
-        if !is_stored {
+        if !outcome.may_be_stored() {
             kept.clear();
         }
         Box::pin(async move {
             self.addresses.follow(call, &kept).await;
-            self.release_ports(call, is_stored, &kept).await;
+            self.release_ports(call, outcome, &kept).await;
         })
     }
 }
@@ -194,11 +199,11 @@ impl ServiceTransaction {
     async fn release_ports(
         &self,
         call: &ResourceCall<'_>,
-        is_stored: bool,
+        outcome: WriteOutcome,
         kept: &HashSet<String>,
     ) {
         let mut released = std::mem::take(&mut *self.released.lock());
-        if !is_stored {
+        if outcome != WriteOutcome::Stored {
             released.values_mut().for_each(BTreeSet::clear);
         }
         // Reservations are those of one Service.

@@ -97,5 +97,6 @@ fn api_status(status: &kube::core::Status) -> Status {
         details,
         retry_after: None,
         token: None,
+        is_outcome_unknown: false,
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn rejection(name: &str, result: &Value) -> Status {
         details,
         retry_after: retry,
         token: None,
+        is_outcome_unknown: false,
     }
 }
 

@@ -9,7 +9,7 @@
 pub(crate) mod clients;
 pub(crate) mod etcd;
 mod nemesis;
-mod network;
+pub(crate) mod network;
 pub(crate) mod proxy;
 pub(crate) mod recorder;
 pub(crate) mod servers;

@@ -20,6 +20,8 @@ use tokio::task::JoinSet;
 pub(crate) enum Cut {
     /// Nothing arrives until it is healed, and no end notices.
     Hold,
+    /// Requests arrive, and answers do not until it is healed.
+    HoldAnswers,
     /// They are reset, and so is every new one.
     Reset,
 }
@@ -103,7 +105,12 @@ impl Network {
                         End::Unknown => sender(&client, &ids).await,
                         known => known,
                     };
-                    let mut route = Route { from, to, state };
+                    let mut route = Route {
+                        from,
+                        to,
+                        is_back: false,
+                        state,
+                    };
                     // Its end is that of the connection.
                     let _ = route.forward(client, target).await;
                 });
@@ -133,6 +140,8 @@ async fn sender(client: &TcpStream, ids: &Mutex<Vec<u64>>) -> End {
 struct Route {
     from: End,
     to: usize,
+    /// Whether this is the direction of answers.
+    is_back: bool,
     state: watch::Receiver<State>,
 }
 
@@ -145,6 +154,7 @@ impl Route {
         let (from_client, to_client) = client.split();
         let (from_member, to_member) = member.split();
         let (mut there, mut back) = (self.clone(), self.clone());
+        back.is_back = true;
         let ended = tokio::select! {
             ended = there.pump(from_client, to_member) => ended,
             ended = back.pump(from_member, to_client) => ended,
@@ -162,7 +172,8 @@ impl Route {
             match self.cut() {
                 None => return Ok(()),
                 Some(Cut::Reset) => return Err(io::ErrorKind::ConnectionReset.into()),
-                Some(Cut::Hold) => self.changed().await?,
+                Some(Cut::HoldAnswers) if !self.is_back => return Ok(()),
+                Some(Cut::Hold | Cut::HoldAnswers) => self.changed().await?,
             }
         }
     }
@@ -206,6 +217,7 @@ impl Clone for Route {
         Route {
             from: self.from,
             to: self.to,
+            is_back: self.is_back,
             state: self.state.clone(),
         }
     }
@@ -245,6 +257,11 @@ async fn a_connection_is_held_up_reset_and_healed() {
     assert_eq!(ask(&mut stream).await.unwrap(), b'a');
 
     network.cut(Between::ServerAndMember(0, 1), Cut::Hold);
+    let held = tokio::time::timeout(HELD, ask(&mut stream)).await;
+    assert!(held.is_err(), "{held:?}");
+    network.heal();
+    assert_eq!(stream.read_u8().await.unwrap(), b'a');
+    network.cut(Between::Server(0), Cut::HoldAnswers);
     let held = tokio::time::timeout(HELD, ask(&mut stream)).await;
     assert!(held.is_err(), "{held:?}");
     network.heal();

@@ -3,7 +3,9 @@
 //! A charge is an update of the quota's status, retried until it applies to the state that was checked. It runs in a task of
 //! its own, so that a client that disconnects cannot leave it half done.
 //!
-//! Invariant: charges that are dropped without being settled are returned, unless the object has been stored.
+//! Invariant: charges that are dropped without being settled are returned, unless the object has been stored, or may
+//! be yet: in a store that other servers write to, too, a write in flight may be committed after any check. Such a
+//! charge stays until the quota controller recounts, as each one does upstream.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -52,7 +54,7 @@ impl Charges {
         outcome
     }
 
-    /// The write is stored: its charges stay.
+    /// The write is stored, or may be: its charges stay.
     pub(super) fn keep(&self) {
         if let Some(book) = hold(&self.0).take() {
             hold(&book.taken).clear();
@@ -131,30 +133,28 @@ impl Drop for WriteCharges {
         let (resource, is_new) = (self.resource.clone(), self.is_new);
         let object = std::mem::take(&mut self.object);
         runtime.spawn(async move {
-            if !is_stored(&server, &resource, &object, is_new).await {
+            if let Ok(false) = is_stored(&server, &resource, &object, is_new).await {
                 give_back(&server, &namespace, taken).await;
             }
         });
     }
 }
 
-/// Whether the object was stored although its client disconnected. A new one is identified by its uid.
+/// Whether the object was stored although its client disconnected; an error if that cannot be known. A new one is
+/// identified by its uid.
 async fn is_stored(
     server: &ServerParts,
     resource: &Resource,
     object: &Value,
     is_new: bool,
-) -> bool {
+) -> Result<bool, Status> {
     let metadata = &object["metadata"];
     let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
-    let stored = server
-        .registry
-        .get_settled(resource, &key)
-        .await
-        .map(|stored| stored.value());
-    stored.is_some_and(|stored| {
+    let settled = server.registry.get_settled(resource, &key).await?;
+    let stored = settled.map(|stored| stored.value());
+    Ok(stored.is_some_and(|stored| {
         stored["metadata"]["uid"] == metadata["uid"] && (is_new || stored["spec"] == object["spec"])
-    })
+    }))
 }
 
 async fn give_back(server: &Arc<ServerParts>, namespace: &str, taken: Vec<QuotaCharge>) {

@@ -2,9 +2,9 @@
 //!
 //! `mizzen_component_helpers::quota` computes the usage of an object and the matching quotas; `charge` keeps the charges.
 //!
-//! Invariant: usage is written to a quota's status before the object is stored, if the quota has not changed since it was
-//! checked; it is returned if the object is not stored. So concurrent writes never exceed a quota, and a rejected write
-//! leaves no usage.
+//! Invariant: usage is written to a quota's status before the object is stored, if the quota has not changed since it
+//! was checked; it is returned if it is known that the object is not stored. So concurrent writes never exceed a
+//! quota, and a rejected write leaves no usage.
 
 mod charge;
 
@@ -20,7 +20,7 @@ use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::{Attributes, admission};
-use mizzen_apiserver::admission::{WriteStrategy, WriteTransaction};
+use mizzen_apiserver::admission::{WriteOutcome, WriteStrategy, WriteTransaction};
 use mizzen_apiserver::verbs::ResourceCall;
 
 /// A resource that needs a quota.
@@ -100,9 +100,13 @@ impl WriteTransaction for Charges {
         }
     }
 
-    fn settle<'a>(&'a self, _call: &'a ResourceCall<'a>, is_stored: bool) -> BoxFuture<'a, ()> {
+    fn settle<'a>(
+        &'a self,
+        _call: &'a ResourceCall<'a>,
+        outcome: WriteOutcome,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            match is_stored {
+            match outcome.may_be_stored() {
                 true => self.keep(),
                 false => self.give_back().await,
             }
