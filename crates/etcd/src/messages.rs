@@ -530,10 +530,14 @@ impl Compare {
 impl RequestOp {
     /// Reads one key.
     pub fn get(key: impl Into<Bytes>) -> RequestOp {
-        let range = RangeRequest {
+        RequestOp::range(RangeRequest {
             key: key.into(),
             ..RangeRequest::default()
-        };
+        })
+    }
+
+    /// Reads a range.
+    pub fn range(range: RangeRequest) -> RequestOp {
         RequestOp {
             request: Some(Request::Range(range)),
         }

@@ -41,11 +41,12 @@ impl Freshness {
 }
 
 impl Registry {
-    /// The objects of a resource, as recent as they must be. Waits for a revision that is yet to come, but no longer than
-    /// upstream does.
+    /// The objects of a resource whose keys begin with `prefix`, as recent as they must be. Waits for a revision that
+    /// is yet to come, but no longer than upstream does.
     pub(crate) async fn snapshot(
         &self,
         resource: &Resource,
+        prefix: &str,
         freshness: Freshness,
     ) -> Result<Snapshot, Status> {
         let space = resource.space();
@@ -54,7 +55,10 @@ impl Registry {
                 self.store.filled_one(space).await;
                 return Ok(space.snapshot());
             }
-            Freshness::Latest => return self.store.latest(space).await.map_err(read_status),
+            Freshness::Latest => {
+                let latest = self.store.latest_below(space, prefix).await;
+                return latest.map_err(read_status);
+            }
             Freshness::AtLeast(revision) => revision,
         };
         let known = space.snapshot();
@@ -62,7 +66,8 @@ impl Registry {
             return Ok(known);
         }
         // It may be the revision of a write through another server.
-        let latest = self.store.latest(space).await.map_err(read_status)?;
+        let latest = self.store.latest_below(space, prefix).await;
+        let latest = latest.map_err(read_status)?;
         if revision <= latest.at().0 {
             return Ok(latest);
         }

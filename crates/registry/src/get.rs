@@ -26,7 +26,7 @@ impl Registry {
             let record = found.ok_or_else(|| resource.missing(key))?;
             return resource.render_one(record).await;
         }
-        let snapshot = self.snapshot(resource, freshness).await?;
+        let snapshot = self.snapshot(resource, &key.stored(), freshness).await?;
         resource
             .render_one(find(resource, key, version, &snapshot)?)
             .await

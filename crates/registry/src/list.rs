@@ -42,6 +42,14 @@ impl Selection {
         Some(Key::new(namespace, name))
     }
 
+    /// What the keys of all objects that can be selected begin with.
+    pub(crate) fn prefix(&self, kind: &Kind) -> String {
+        match self.only(kind) {
+            Some(key) => key.stored().as_ref().into(),
+            None => Key::prefix(&self.namespace),
+        }
+    }
+
     /// An index term of every object that can be selected, if the selectors demand one.
     pub(crate) fn index_term(&self, resource: &Resource) -> Option<Arc<str>> {
         let (kind, labels) = (resource.stored(), &self.labels);
@@ -135,7 +143,8 @@ impl Registry {
             true => options.freshness(),
             false => Freshness::Any,
         };
-        let snapshot = self.snapshot(resource, freshness).await?;
+        let prefix = options.selection.prefix(resource.kind());
+        let snapshot = self.snapshot(resource, &prefix, freshness).await?;
         let exact = match options.exact_revision().map(Revision) {
             Some(revision) if revision <= snapshot.at() => {
                 match self.store.snapshot_at(resource.space(), revision).await {

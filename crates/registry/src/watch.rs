@@ -83,7 +83,8 @@ impl Registry {
             Some(true) => Freshness::of(&version),
             _ => Freshness::Any,
         };
-        let snapshot = self.snapshot(resource, freshness).await?;
+        let prefix = selection.prefix(resource.kind());
+        let snapshot = self.snapshot(resource, &prefix, freshness).await?;
         let tell_all = initial.unwrap_or(wanted == 0);
         let now = snapshot.at();
         let mut queue = VecDeque::new();

@@ -42,6 +42,7 @@ macro_rules! conforms {
             a_snapshot_does_not_change,
             an_older_state_is_rebuilt_from_the_window,
             a_retained_snapshot_outlives_the_window,
+            a_snapshot_of_a_part_is_not_retained,
             a_revision_to_come_is_waited_for,
             a_watch_tells_each_event_once_and_in_order,
             a_watch_of_a_transaction_is_not_split,
@@ -521,6 +522,20 @@ pub async fn a_retained_snapshot_outlives_the_window(rig: Rig) {
         space.snapshot_at(first_page.at()).is_err(),
         "64 others were taken since"
     );
+}
+
+/// A snapshot of a part is not retained: other parts are missing in it.
+pub async fn a_snapshot_of_a_part_is_not_retained(rig: Rig) {
+    rig.put("a", "1").await;
+    rig.put("b", "1").await;
+    let space = rig.space();
+    let read = rig.store.latest_below(&space, "b").await.unwrap();
+    let records: Vec<_> = read.range("b", None).cloned().collect();
+    let part = Snapshot::of_records(records, read.at()).partial();
+    assert_eq!(dump(&part), ["b=1"]);
+    space.retain(&part);
+    rig.put("b", "2").await;
+    assert_eq!(dump(&space.snapshot_at(part.at()).unwrap()), ["a=1", "b=1"]);
 }
 
 /// A compacted revision is gone however often it was read.

@@ -43,8 +43,13 @@ pub trait Engine: Send + Sync {
         Box::pin(future::ready(Ok(record)))
     }
 
-    /// The keyspace with all writes that were acknowledged before the call, by any process.
-    fn latest<'a>(&'a self, space: &'a Keyspace) -> BoxFuture<'a, Result<Snapshot, ReadError>> {
+    /// The keyspace with all writes that were acknowledged before the call, by any process. It need not be right for
+    /// keys that do not begin with `prefix`; a snapshot that is not is [`partial`](Snapshot::partial).
+    fn latest<'a>(
+        &'a self,
+        space: &'a Keyspace,
+        _prefix: &'a str,
+    ) -> BoxFuture<'a, Result<Snapshot, ReadError>> {
         Box::pin(future::ready(Ok(space.snapshot())))
     }
 

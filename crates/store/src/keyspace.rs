@@ -155,9 +155,11 @@ impl Keyspace {
 
     /// Keeps `snapshot` for [`snapshot_at`](Self::snapshot_at), so that a list read in pages costs nothing extra
     /// per page. A space keeps the latest 64 until they are compacted, while they hold at most 64 MiB of values that are
-    /// no longer live.
+    /// no longer live. A snapshot of a part of the space is not kept.
     pub fn retain(&self, snapshot: &Snapshot) {
-        self.0.retained.lock().keep(snapshot);
+        if !snapshot.is_partial() {
+            self.0.retained.lock().keep(snapshot);
+        }
     }
 
     /// Watches the events after `after`.

@@ -6,15 +6,23 @@ use crate::state::KeyspaceState;
 use crate::{Record, Revision};
 
 /// A space at one revision. Taking and cloning one is O(1); holding one keeps the records that it shows in memory.
+///
+/// Invariant: a snapshot of a part of a space is not retained: a later list of another part would find nothing in it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     state: Arc<KeyspaceState>,
     at: Revision,
+    /// Whether it is right for the keys alone that a reader asked for.
+    is_partial: bool,
 }
 
 impl Snapshot {
     pub(crate) fn new(state: Arc<KeyspaceState>, at: Revision) -> Snapshot {
-        Snapshot { state, at }
+        Snapshot {
+            state,
+            at,
+            is_partial: false,
+        }
     }
 
     /// The snapshot of a keyspace that has exactly these records at the revision `at`.
@@ -29,7 +37,23 @@ impl Snapshot {
     /// The same records, which are also those at the later revision `at`.
     #[must_use]
     pub fn unchanged_until(&self, at: Revision) -> Snapshot {
-        Snapshot::new(self.state.clone(), self.at.max(at))
+        Snapshot {
+            at: self.at.max(at),
+            ..self.clone()
+        }
+    }
+
+    /// The same, of which only the keys that a reader asked for are known to be right.
+    #[must_use]
+    pub fn partial(self) -> Snapshot {
+        Snapshot {
+            is_partial: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     pub(crate) fn state(&self) -> &Arc<KeyspaceState> {

@@ -149,8 +149,17 @@ impl Store {
 
     /// `space` with all writes that were acknowledged before the call, by any process.
     pub async fn latest(&self, space: &Keyspace) -> Result<Snapshot, ReadError> {
+        self.latest_below(space, "").await
+    }
+
+    /// The same for the keys that begin with `prefix`; other keys may be missing or outdated.
+    pub async fn latest_below(
+        &self,
+        space: &Keyspace,
+        prefix: &str,
+    ) -> Result<Snapshot, ReadError> {
         match self.0.engine.is_shared() {
-            true => self.0.engine.latest(space).await,
+            true => self.0.engine.latest(space, prefix).await,
             false => Ok(space.snapshot()),
         }
     }

@@ -29,8 +29,8 @@ use tracing::debug;
 
 use crate::messages::{
     CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse,
-    LeaseRevokeRequest, LeaseRevokeResponse, RangeRequest, RangeResponse, StatusRequest,
-    StatusResponse, TxnRequest, TxnResponse, WatchCreateRequest,
+    LeaseRevokeRequest, LeaseRevokeResponse, RangeRequest, RangeResponse, RequestOp, Response,
+    StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchCreateRequest,
 };
 use connect::Dialer;
 pub use error::{CallError, Outcome};
@@ -39,6 +39,11 @@ use member::{MAX_SEND, Member, Method, RANGE};
 pub use watch::{ProgressRequester, Watch};
 
 const TXN: Method = write("/etcdserverpb.KV/Txn");
+/// A transaction without writes.
+const READ_TXN: Method = Method {
+    is_read: true,
+    ..TXN
+};
 const COMPACT: Method = write("/etcdserverpb.KV/Compact");
 const LEASE_GRANT: Method = write("/etcdserverpb.Lease/LeaseGrant");
 const LEASE_REVOKE: Method = write("/etcdserverpb.Lease/LeaseRevoke");
@@ -185,6 +190,23 @@ impl Client {
             ..RANGE
         };
         self.call(method, request).await
+    }
+
+    /// Reads several ranges at once.
+    pub async fn ranges(
+        &self,
+        requests: Vec<RangeRequest>,
+    ) -> Result<Vec<RangeResponse>, CallError> {
+        let txn = TxnRequest {
+            success: requests.into_iter().map(RequestOp::range).collect(),
+            ..TxnRequest::default()
+        };
+        let response: TxnResponse = self.call(READ_TXN, txn).await?;
+        let ranges = response.responses.into_iter().map(|op| match op.response {
+            Some(Response::Range(range)) => range,
+            _ => RangeResponse::default(),
+        });
+        Ok(ranges.collect())
     }
 
     /// Executes a transaction.

@@ -98,6 +98,11 @@ impl EtcdMetrics {
 
     pub(super) fn listed(&self, space: &str, n_objects: usize) {
         self.lists.add(group_resource(space), 1);
+        self.fetched(space, n_objects);
+    }
+
+    /// Takes note of objects, or of their keys, that a list reads.
+    pub(super) fn fetched(&self, space: &str, n_objects: usize) {
         self.fetched.add(group_resource(space), n_objects as u64);
     }
 

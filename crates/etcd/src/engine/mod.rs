@@ -228,8 +228,12 @@ impl Engine for EtcdEngine {
         Box::pin(read::get(&self.0, space, key))
     }
 
-    fn latest<'a>(&'a self, space: &'a Keyspace) -> BoxFuture<'a, Result<Snapshot, ReadError>> {
-        Box::pin(read::latest(&self.0, space))
+    fn latest<'a>(
+        &'a self,
+        space: &'a Keyspace,
+        prefix: &'a str,
+    ) -> BoxFuture<'a, Result<Snapshot, ReadError>> {
+        Box::pin(read::latest(&self.0, space, prefix))
     }
 
     fn snapshot_at<'a>(

@@ -1,8 +1,8 @@
 //! Reads that have every acknowledged write, and reads of the past.
 //!
-//! The latest state of a keyspace is its cache once the watch has reached the revision that etcd has now. etcd tells how far
-//! a watch has come when it is asked, since 3.4.31 and 3.5.13. With an older etcd the keys and their revisions are read, and
-//! whatever differs from the cache.
+//! The latest state of a keyspace is its cache once the watch has reached the revision that etcd has now. etcd tells
+//! how far a watch has come when it is asked, since 3.4.31 and 3.5.13. With an older etcd the keys of the list and
+//! their revisions are read, and the values that differ from the cache.
 //!
 //! Kubernetes: consistent reads from cache (storage/cacher/ready.go, watch_progress.go).
 
@@ -17,7 +17,7 @@ use super::commit::record_of;
 use super::space::{CachedSpace, list, number, revision_from, revision_of};
 use super::{CATCH_UP_TIMEOUT, EngineParts, unavailable};
 use crate::client::CallError;
-use crate::messages::RangeRequest;
+use crate::messages::{KeyValue, RangeRequest};
 
 /// How often etcd is asked for progress while a read waits for it.
 ///
@@ -42,7 +42,11 @@ pub(super) async fn get(
     Ok(kv.map(|kv| record_of(engine, space, key, kv)))
 }
 
-pub(super) async fn latest(engine: &EngineParts, space: &Keyspace) -> Result<Snapshot, ReadError> {
+pub(super) async fn latest(
+    engine: &EngineParts,
+    space: &Keyspace,
+    prefix: &str,
+) -> Result<Snapshot, ReadError> {
     let cached = engine.cached(space);
     let has_progress = engine
         .cluster(space.name())
@@ -54,7 +58,7 @@ pub(super) async fn latest(engine: &EngineParts, space: &Keyspace) -> Result<Sna
             return Ok(space.snapshot());
         }
     }
-    read_through(engine, &cached, space).await
+    read_through(engine, &cached, space, prefix).await
 }
 
 /// The revision of etcd, by a linearizable read of a key that is not there.
@@ -88,14 +92,15 @@ async fn read_through(
     engine: &EngineParts,
     cached: &CachedSpace,
     space: &Keyspace,
+    prefix: &str,
 ) -> Result<Snapshot, ReadError> {
     for _ in 1..MAX_COMPACTED {
-        match read_at(engine, cached, space, 0).await {
+        match read_at(engine, cached, space, prefix, 0).await {
             Err(error) if error.is_compacted() => {}
             read => return read.map_err(unavailable),
         }
     }
-    let read = read_at(engine, cached, space, 0).await;
+    let read = read_at(engine, cached, space, prefix, 0).await;
     read.map_err(unavailable)
 }
 
@@ -110,7 +115,7 @@ pub(super) async fn snapshot_at(
         return Err(expired.into());
     }
     let cached = engine.cached(space);
-    match read_at(engine, &cached, space, number(revision)).await {
+    match read_at(engine, &cached, space, "", number(revision)).await {
         Ok(snapshot) => {
             space.retain(&snapshot);
             Ok(snapshot)
@@ -120,40 +125,48 @@ pub(super) async fn snapshot_at(
     }
 }
 
-/// The keyspace at `revision`; 0 for the latest.
+/// The keys of a keyspace that begin with `prefix`, at `revision`; 0 for the latest.
+///
+/// Everything is read at one revision, so that writes meanwhile are not seen. If that is compacted meanwhile, a read
+/// fails.
 async fn read_at(
     engine: &EngineParts,
     cached: &CachedSpace,
     space: &Keyspace,
+    prefix: &str,
     revision: i64,
 ) -> Result<Snapshot, CallError> {
-    let (revision, keys) = list(cached, revision, true).await?;
-    let known = space.snapshot();
-    let has = |key: &[u8], at: Revision| {
-        let own = std::str::from_utf8(key.strip_prefix(cached.prefix.as_bytes())?).ok()?;
-        known
-            .get(own)
-            .filter(|record| record.revision == at)
-            .cloned()
+    let of_part = |snapshot: Snapshot| match prefix {
+        "" => snapshot,
+        _ => snapshot.partial(),
     };
-    let records: Vec<_> = keys
-        .iter()
-        .map(|kv| has(&kv.key, revision_of(kv)))
-        .collect();
-    if records.iter().all(Option::is_some) {
-        if records.len() == known.len() && revision >= known.at() {
-            return Ok(known.unchanged_until(revision));
-        }
-        return Ok(Snapshot::of_records(
-            records.into_iter().flatten(),
-            revision,
-        ));
+    let decoded = |kv: KeyValue| {
+        let key = cached.own_key(&kv)?.to_owned();
+        Some(record_of(engine, space, &key, kv))
+    };
+    // A cache that was not filled yet has no value.
+    let keys_only = space.revision() > Revision::ZERO;
+    let (revision, kvs) = list(cached, prefix, revision, keys_only).await?;
+    if !keys_only {
+        let records = kvs.into_iter().filter_map(decoded);
+        return Ok(of_part(Snapshot::of_records(records, revision)));
     }
-    let (_, kvs) = list(cached, number(revision), false).await?;
-    let records = kvs.into_iter().filter_map(|kv| {
-        let own = kv.key.strip_prefix(cached.prefix.as_bytes())?.to_vec();
-        let own = String::from_utf8(own).ok()?;
-        Some(record_of(engine, space, &own, kv))
-    });
-    Ok(Snapshot::of_records(records, revision))
+    let known = space.snapshot();
+    let has = |kv: &KeyValue| {
+        let record = known.get(cached.own_key(kv)?)?;
+        (record.revision == revision_of(kv)).then(|| record.clone())
+    };
+    let (mut records, mut missing) = (Vec::with_capacity(kvs.len()), Vec::new());
+    for kv in kvs {
+        match has(&kv) {
+            Some(record) => records.push(record),
+            None => missing.push(kv.key),
+        }
+    }
+    if missing.is_empty() && records.len() == known.count(prefix) && revision >= known.at() {
+        return Ok(of_part(known.unchanged_until(revision)));
+    }
+    let read = cached.values(&missing, revision).await?;
+    records.extend(read.into_iter().filter_map(decoded));
+    Ok(of_part(Snapshot::of_records(records, revision)))
 }

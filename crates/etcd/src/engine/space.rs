@@ -23,6 +23,9 @@ use crate::messages::{
 /// Kubernetes: the first page of the watch cache's list has 10,000 (storage/cacher/lister_watcher.go).
 const PAGE: i64 = 10_000;
 
+/// How many values are read by their keys at once. etcd refuses more than 128 unless it is told (`--max-txn-ops`).
+const BATCH: usize = 100;
+
 /// The pauses between attempts to list or watch.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
@@ -78,11 +81,12 @@ impl CachedSpace {
         [self.prefix.as_str(), key].concat().into()
     }
 
-    /// All keys of this keyspace.
-    pub(super) fn range(&self) -> RangeRequest {
+    /// The keys of this keyspace that begin with `prefix`.
+    pub(super) fn range(&self, prefix: &str) -> RangeRequest {
+        let key = self.key(prefix);
         RangeRequest {
-            key: self.prefix.clone().into(),
-            range_end: end_of(&self.prefix),
+            range_end: end_of(&key),
+            key,
             ..RangeRequest::default()
         }
     }
@@ -100,6 +104,28 @@ impl CachedSpace {
         answer
     }
 
+    /// Reads the values of keys that are there at `revision`, for a list.
+    pub(super) async fn values(
+        &self,
+        keys: &[Bytes],
+        revision: Revision,
+    ) -> Result<Vec<KeyValue>, CallError> {
+        let mut kvs = Vec::with_capacity(keys.len());
+        for batch in keys.chunks(BATCH) {
+            let requests = batch.iter().map(|key| RangeRequest {
+                key: key.clone(),
+                revision: number(revision),
+                ..RangeRequest::default()
+            });
+            let began = Instant::now();
+            let answer = self.client.ranges(requests.collect()).await;
+            self.metrics.requested("get", &self.name, began, &answer);
+            kvs.extend(answer?.into_iter().flat_map(|range| range.kvs));
+        }
+        self.metrics.fetched(&self.name, kvs.len());
+        Ok(kvs)
+    }
+
     /// Executes a transaction, for an operation as upstream names it.
     pub(super) async fn write(
         &self,
@@ -114,7 +140,7 @@ impl CachedSpace {
     }
 
     /// The key within the keyspace.
-    fn own_key<'a>(&self, kv: &'a KeyValue) -> Option<&'a str> {
+    pub(super) fn own_key<'a>(&self, kv: &'a KeyValue) -> Option<&'a str> {
         let key = kv.key.strip_prefix(self.prefix.as_bytes())?;
         std::str::from_utf8(key).ok()
     }
@@ -244,7 +270,7 @@ impl Filler {
 
     /// Replaces what the keyspace has by what etcd has.
     async fn list(&mut self) -> Result<(), CallError> {
-        let (revision, kvs) = list(&self.cached, 0, false).await?;
+        let (revision, kvs) = list(&self.cached, "", 0, false).await?;
         self.pause = FIRST_PAUSE;
         let (cached, codec) = (&self.cached, &self.codec);
         let space = self.feed.space().name().clone();
@@ -260,7 +286,7 @@ impl Filler {
 
     /// Follows all changes after the revision of the keyspace, until the watch breaks.
     async fn watch(&mut self) -> Result<(), CallError> {
-        let range = self.cached.range();
+        let range = self.cached.range("");
         let after = self.feed.space().revision();
         let request = WatchCreateRequest {
             key: range.key,
@@ -344,9 +370,10 @@ impl PendingWrite {
     }
 }
 
-/// All keys of a keyspace at `revision`, or at the latest one if that is 0, page by page.
+/// The keys of a keyspace that begin with `prefix`, at `revision`, or at the latest one if that is 0, page by page.
 pub(super) async fn list(
     cached: &CachedSpace,
+    prefix: &str,
     revision: i64,
     keys_only: bool,
 ) -> Result<(Revision, Vec<KeyValue>), CallError> {
@@ -355,7 +382,7 @@ pub(super) async fn list(
         limit: PAGE,
         revision,
         keys_only,
-        ..cached.range()
+        ..cached.range(prefix)
     };
     let operation = if keys_only { "listOnlyKeys" } else { "list" };
     loop {
@@ -376,10 +403,12 @@ pub(super) async fn list(
     }
 }
 
-/// The first key that does not begin with `prefix`.
-fn end_of(prefix: &str) -> Bytes {
-    let mut end = prefix.as_bytes().to_vec();
-    let last = end.last_mut().expect("a prefix ends with a slash");
+/// The first key after those that begin with `prefix`, which is text: no byte of it is the last one.
+fn end_of(prefix: &[u8]) -> Bytes {
+    let mut end = prefix.to_vec();
+    let last = end
+        .last_mut()
+        .expect("the prefix of a keyspace is not empty");
     *last += 1;
     end.into()
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use mizzen_etcd::client::{Client, Code, Config, ConfigError, Outcome};
 use mizzen_etcd::messages::{
-    CompactionRequest, Compare, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest, RequestOp,
-    Response, TxnRequest, TxnResponse,
+    CompactionRequest, Compare, KeyValue, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest,
+    RequestOp, Response, TxnRequest, TxnResponse,
 };
 
 use crate::server::{self, Options, WallClock};
@@ -140,6 +140,41 @@ async fn a_revision_that_is_compacted_or_not_reached_cannot_be_read() {
         assert_eq!(again.outcome, Outcome::NotExecuted);
         let read = client.range(at(second)).await.expect("the oldest revision");
         assert_eq!(read.kvs[0].value, "2");
+    }
+}
+
+#[tokio::test]
+async fn several_keys_are_read_at_one_revision() {
+    for etcd in server::installed() {
+        let cluster = etcd.start(Options::default()).await;
+        let client = cluster.client();
+        put(&client, "/a", "1").await;
+        let second = put(&client, "/b", "1").await;
+        let last = put(&client, "/a", "2").await;
+        let at = |revision| {
+            let read = |key| RangeRequest {
+                revision,
+                ..get(key)
+            };
+            client.ranges(["/b", "/missing", "/a"].map(read).into())
+        };
+        for (revision, expected) in [(second, "1"), (last, "2"), (0, "2")] {
+            let ranges = at(revision).await.expect("a read");
+            let values = ranges.iter().map(|range| {
+                let value = |kv: &KeyValue| String::from_utf8(kv.value.to_vec()).unwrap();
+                range.kvs.iter().map(value).collect::<String>()
+            });
+            assert_eq!(values.collect::<Vec<_>>(), ["1", "", expected]);
+        }
+        let compact = CompactionRequest {
+            revision: last,
+            physical: true,
+        };
+        client.compact(compact).await.expect("a compaction");
+        let error = at(second).await.expect_err("compacted");
+        assert!(error.is_compacted(), "{error:?}");
+        let error = at(last + 9).await.expect_err("in the future");
+        assert!(error.is_future_revision(), "{error:?}");
     }
 }
 

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Writes stamp and terms in a line before the value.
 #[derive(Debug)]
-struct PlainCodec;
+pub(crate) struct PlainCodec;
 
 impl Codec for PlainCodec {
     fn prefix(&self, space: &str) -> String {
@@ -61,7 +61,7 @@ impl Codec for PlainCodec {
 }
 
 /// A clock that stands still at second 100.
-struct Still;
+pub(crate) struct Still;
 
 impl Clock for Still {
     fn now(&self) -> (i64, u32) {

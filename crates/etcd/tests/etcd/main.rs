@@ -3,6 +3,7 @@
 mod calls;
 mod engine;
 mod failover;
+mod lists;
 mod server;
 mod tls;
 mod watch;

@@ -1,0 +1,146 @@
+//! Lists from an etcd that does not tell how far a watch has come: what is read for them, and that they show one
+//! revision.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mizzen_etcd::client::Client;
+use mizzen_etcd::{EngineOptions, EtcdMetrics};
+use mizzen_metrics::Families;
+use mizzen_store::{Draft, Expect, Revision, Snapshot, Store, Write};
+
+use crate::engine::{PlainCodec, Still};
+use crate::server::{self, Cluster, Options};
+
+/// More than are read by their keys at once, twice.
+const N_KEYS: usize = 250;
+/// What etcd takes in one transaction.
+const MAX_WRITES: usize = 100;
+const N_ROUNDS: usize = 100;
+
+fn store(client: Client) -> (Store, Arc<EtcdMetrics>) {
+    let metrics = Arc::<EtcdMetrics>::default();
+    let options = EngineOptions {
+        metrics: metrics.clone(),
+        ..EngineOptions::new(Arc::new(PlainCodec), Arc::new(Still))
+    };
+    (mizzen_etcd::store(client, options), metrics)
+}
+
+/// An etcd of each version that needs the fall-back.
+async fn clusters() -> Vec<Cluster> {
+    let mut clusters = Vec::new();
+    for etcd in server::installed() {
+        let cluster = etcd.start(Options::default()).await;
+        if !cluster.client().features().await.request_watch_progress {
+            clusters.push(cluster);
+        }
+    }
+    clusters
+}
+
+/// Writes one value to all keys, in as few transactions as possible.
+async fn put_all(store: &Store, keys: &[String], value: &str) -> Revision {
+    let space = store.keyspace("things");
+    let mut last = Revision::ZERO;
+    for keys in keys.chunks(MAX_WRITES) {
+        let put = |key: &String| {
+            let draft = Draft {
+                value: value.to_owned().into(),
+                ..Draft::default()
+            };
+            Write::put(&space, key.as_str(), Expect::Any, draft)
+        };
+        let records = store.commit(keys.iter().map(put).collect()).await;
+        last = records.unwrap()[0].revision;
+    }
+    last
+}
+
+fn values(snapshot: &Snapshot, prefix: &str) -> Vec<String> {
+    let records = snapshot.range(prefix, None);
+    let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+    records.map(|record| text(&record.value)).collect()
+}
+
+/// How many objects or keys lists have read, and how many reads of values by their keys there were.
+fn counts(metrics: &EtcdMetrics) -> [usize; 2] {
+    let text = Families::of(&[metrics]).to_string();
+    let series: BTreeMap<&str, &str> = text
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .collect();
+    [
+        r#"apiserver_storage_list_fetched_objects_total{group="",resource="things"}"#,
+        r#"etcd_requests_total{group="",operation="get",resource="things"}"#,
+    ]
+    .map(|name| series.get(name).map_or(0, |count| count.parse().unwrap()))
+}
+
+#[tokio::test]
+async fn a_list_reads_the_keys_of_its_part_and_the_values_that_are_missing() {
+    for cluster in clusters().await {
+        let (writer, _) = store(cluster.client());
+        let many: Vec<String> = (0..N_KEYS).map(|n| format!("a/{n:03}")).collect();
+        let few = ["b/0", "b/1"].map(str::to_owned);
+        put_all(&writer, &few, "few").await;
+        let first = put_all(&writer, &many, "first").await;
+        let second = put_all(&writer, &many, "second").await;
+        put_all(&writer, &many[7..8], "third").await;
+
+        let (late, metrics) = store(cluster.client());
+        let space = late.keyspace("things");
+        late.filled().await;
+        let mut before = counts(&metrics);
+        let mut read = || {
+            let now = counts(&metrics);
+            let read = [now[0] - before[0], now[1] - before[1]];
+            before = now;
+            read
+        };
+        // The cache has all values: keys are read, those of the part alone.
+        for (prefix, n_keys) in [("b/", 2), ("b/1", 1), ("a/", N_KEYS), ("", N_KEYS + 2)] {
+            let snapshot = late.latest_below(&space, prefix).await.unwrap();
+            assert_eq!(values(&snapshot, prefix).len(), n_keys, "{prefix:?}");
+            assert_eq!(read(), [n_keys, 0], "{prefix:?}");
+        }
+        // Of the past it lacks what was written since.
+        for (revision, value, n_missing, n_reads) in
+            [(second, "second", 1, 1), (first, "first", N_KEYS, 3)]
+        {
+            let snapshot = late.snapshot_at(&space, revision).await.unwrap();
+            assert_eq!(snapshot.at(), revision);
+            assert_eq!(values(&snapshot, "a/"), vec![value; N_KEYS]);
+            assert_eq!(values(&snapshot, "b/"), ["few", "few"]);
+            assert_eq!(read(), [N_KEYS + 2 + n_missing, n_reads], "{value}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_shows_one_revision_while_its_keys_are_written() {
+    for cluster in clusters().await {
+        let (writer, _) = store(cluster.client());
+        let (reader, _) = store(cluster.client());
+        let pair = ["a/x", "a/y"].map(str::to_owned);
+        put_all(&writer, &pair, "0").await;
+        let space = reader.keyspace("things");
+        let written = tokio::spawn(async move {
+            for n in 1..=N_ROUNDS {
+                put_all(&writer, &pair, &n.to_string()).await;
+            }
+        });
+        let (mut last, mut n_lists) = ((Revision::ZERO, 0), 0);
+        while last.1 < N_ROUNDS {
+            let snapshot = reader.latest_below(&space, "a/").await.unwrap();
+            let values = values(&snapshot, "a/");
+            assert_eq!(values.len(), 2);
+            assert_eq!(values[0], values[1], "at {}", snapshot.at());
+            let now = (snapshot.at(), values[0].parse().unwrap());
+            assert!(now >= last, "{now:?} after {last:?}");
+            (last, n_lists) = (now, n_lists + 1);
+        }
+        written.await.unwrap();
+        assert!(n_lists > 1);
+    }
+}
