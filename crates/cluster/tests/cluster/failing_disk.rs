@@ -1,10 +1,12 @@
 //! A server whose disk fails a sync: ext4 on a loop device whose file cannot grow. Where that cannot be mounted the test
-//! says so and does nothing; `crates/store/src/disk/tests.rs` lets every operation of a disk fail that only pretends.
+//! says so and does nothing, and fails in CI; `crates/store/src/disk/tests.rs` lets every operation of a disk fail that
+//! only pretends.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::kubectl::skip;
 use crate::process::Home;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -30,7 +32,7 @@ impl OvercommittedDisk {
             &below,
             None,
         ) {
-            eprintln!("SKIPPED: a tmpfs cannot be mounted here");
+            skip("a tmpfs cannot be mounted here");
             return None;
         }
         let disk = OvercommittedDisk { below, above };
@@ -40,7 +42,7 @@ impl OvercommittedDisk {
         let is_mounted = run("mkfs.ext4", &options, &image, None)
             && run("mount", &["-o", "loop"], &image, Some(&disk.above));
         if !is_mounted {
-            eprintln!("SKIPPED: a loop device cannot be mounted here");
+            skip("a loop device cannot be mounted here");
         }
         is_mounted.then_some(disk)
     }

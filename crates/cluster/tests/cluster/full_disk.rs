@@ -1,10 +1,11 @@
 //! A server whose data directory is on a full disk: a small tmpfs. Where none can be mounted the test says so and does
-//! nothing; `crates/store/src/disk/tests.rs` has the same on a disk that only pretends.
+//! nothing, and fails in CI; `crates/store/src/disk/tests.rs` has the same on a disk that only pretends.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::kubectl::skip;
 use crate::process::Home;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -21,7 +22,7 @@ impl Mount {
             .arg(&path);
         let mounted = mount.status().is_ok_and(|status| status.success());
         if !mounted {
-            eprintln!("SKIPPED: a tmpfs cannot be mounted here");
+            skip("a tmpfs cannot be mounted here");
         }
         mounted.then_some(Mount(path))
     }
