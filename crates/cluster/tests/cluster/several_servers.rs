@@ -2,6 +2,8 @@
 //!
 //! The servers share the data directory, which has the certificates and keys.
 
+mod policy;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Credentials};
-use crate::etcd_server::{Cluster, Options, WallClock, installed};
+use crate::etcd_server::{Cluster, Etcd, Options, WallClock, installed};
 use crate::process::{Home, Process, STEP_TIMEOUT};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -39,18 +41,28 @@ impl Servers {
     async fn start_all() -> Vec<Servers> {
         let mut all = Vec::new();
         for etcd in installed() {
-            let etcd = etcd.start(Options::default()).await;
-            let home = Home::on_disk()
-                .with("--etcd-servers")
-                .with(etcd.endpoint(0));
-            all.push(Servers {
-                first: home.start().await,
-                second: home.start().await,
-                _etcd: etcd,
-                home,
-            });
+            all.push(Servers::start(&etcd).await);
         }
         all
+    }
+
+    /// On one of them, for what does not depend on the version of etcd.
+    async fn start_one() -> Option<Servers> {
+        let etcd = installed().into_iter().next()?;
+        Some(Servers::start(&etcd).await)
+    }
+
+    async fn start(etcd: &Etcd) -> Servers {
+        let etcd = etcd.start(Options::default()).await;
+        let home = Home::on_disk()
+            .with("--etcd-servers")
+            .with(etcd.endpoint(0));
+        Servers {
+            first: home.start().await,
+            second: home.start().await,
+            _etcd: etcd,
+            home,
+        }
     }
 
     async fn clients(&self) -> (Client, Client) {
