@@ -5,9 +5,12 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use mizzen_etcd::messages::RangeRequest;
 
 use crate::client::Client;
 use crate::crash;
+use crate::etcd_server::{Cluster, Options, installed};
 use crate::linearizable::servers::Servers;
 use crate::plugin::TestPlugin;
 use crate::process::{Home, Process};
@@ -389,4 +392,111 @@ async fn without_its_kms_plugin_nothing_is_written_in_plain_text() {
     write_all(&client).await;
     check_all(&client).await;
     process.stop().await;
+}
+
+/// The values of all keys in etcd whose objects are encrypted, and whether any value has the secret text.
+async fn values_in_etcd(etcd: &Cluster) -> (Vec<Bytes>, bool) {
+    let request = RangeRequest {
+        key: "/registry/".into(),
+        range_end: "/registry0".into(),
+        ..RangeRequest::default()
+    };
+    let kvs = etcd.client().range(request).await.unwrap().kvs;
+    let encoded = BASE64_STANDARD.encode(HUSH);
+    let encoded = &encoded.trim_end_matches('=').as_bytes()[..encoded.len() - 5];
+    let can_read = kvs
+        .iter()
+        .any(|kv| contains(&kv.value, HUSH.as_bytes()) || contains(&kv.value, encoded));
+    let is_encrypted =
+        |key: &[u8]| contains(key, b"/secrets/default/") || contains(key, b"/pizzas/default/");
+    let encrypted = kvs.into_iter().filter(|kv| is_encrypted(&kv.key));
+    (encrypted.map(|kv| kv.value).collect(), can_read)
+}
+
+/// All encrypted objects in etcd begin with this prefix.
+async fn check_prefix(etcd: &Cluster, prefix: &str) {
+    let (values, can_read) = values_in_etcd(etcd).await;
+    assert_eq!(values.len(), 2, "a secret and a pizza");
+    assert!(!can_read, "plain text is in etcd");
+    for value in values {
+        let head = String::from_utf8_lossy(&value[..value.len().min(40)]);
+        assert!(value.starts_with(prefix.as_bytes()), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn in_etcd_a_key_is_replaced_as_well() {
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let home = home(&aes(1)).with("--etcd-servers").with(etcd.endpoint(0));
+        let (process, client) = start(&home).await;
+        define_pizzas(&client).await;
+        write_all(&client).await;
+        check_prefix(&etcd, "k8s:enc:aescbc:v1:key1:").await;
+        process.stop().await;
+
+        // Another key of the same provider, then another provider: what is read is written again, once.
+        let secretbox = aes(3).replace("aescbc", "secretbox");
+        let mut previous = aes(1);
+        for (next, prefix) in [
+            (aes(2), "k8s:enc:aescbc:v1:key2:"),
+            (secretbox, "k8s:enc:secretbox:v1:key3:"),
+        ] {
+            say(&home, &format!("{next}, {previous}"));
+            let (process, client) = start(&home).await;
+            check_all(&client).await;
+            assert_eq!(rewrite(&client).await, 2, "a secret and a pizza");
+            assert_eq!(rewrite(&client).await, 0);
+            check_prefix(&etcd, prefix).await;
+            process.stop().await;
+
+            say(&home, &next);
+            let (process, client) = start(&home).await;
+            check_all(&client).await;
+            process.stop().await;
+            previous = next;
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_etcd_an_object_whose_key_is_missing_is_an_error_that_says_so() {
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let home = home(&aes(1)).with("--etcd-servers").with(etcd.endpoint(0));
+        let (process, client) = start(&home).await;
+        define_pizzas(&client).await;
+        write_all(&client).await;
+        process.stop().await;
+
+        // Kubernetes: such a server starts, and serves what it can decrypt.
+        for (providers, why) in [
+            (
+                aes(2),
+                "no matching key was found for the provided AES transformer",
+            ),
+            (IDENTITY.into(), "no matching prefix found"),
+        ] {
+            say(&home, &providers);
+            let (process, client) = start(&home).await;
+            for path in [SECRETS, PIZZAS] {
+                let own = if path == SECRETS { "s" } else { "p" };
+                for path in [path.to_owned(), format!("{path}/{own}")] {
+                    let failed = client.get(&path).await.expect(500).json();
+                    let message = failed["message"].as_str().unwrap();
+                    assert_eq!(failed["reason"], "InternalError", "{message}");
+                    assert!(message.contains(why), "{path}: {message}");
+                }
+            }
+            let config_maps = "/api/v1/namespaces/default/configmaps";
+            client.get(config_maps).await.expect(200);
+            // Nothing was overwritten.
+            check_prefix(&etcd, "k8s:enc:aescbc:v1:key1:").await;
+            process.stop().await;
+        }
+        say(&home, &aes(1));
+        let (process, client) = start(&home).await;
+        check_all(&client).await;
+        process.stop().await;
+    }
 }
