@@ -69,7 +69,7 @@ impl Clock for Still {
     }
 }
 
-fn store(client: Client) -> Store {
+pub(crate) fn store(client: Client) -> Store {
     let options = EngineOptions {
         window: conformance::options().window,
         ..EngineOptions::new(Arc::new(PlainCodec), Arc::new(Still))

@@ -4,6 +4,8 @@ mod calls;
 mod engine;
 mod failover;
 mod lists;
+mod progress;
+mod progress_proxy;
 mod server;
 mod tls;
 mod watch;
