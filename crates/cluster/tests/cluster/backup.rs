@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use mizzen_store::{Draft, Expect, Options, Store, Write};
+
 use crate::client::Client;
 use crate::process::Home;
 
@@ -18,7 +20,7 @@ fn mizzen(arguments: &[&str], directory: &Path) -> Output {
 }
 
 /// The standard output of a command that succeeds.
-fn succeed(arguments: &[&str], directory: &Path) -> String {
+pub(crate) fn succeed(arguments: &[&str], directory: &Path) -> String {
     let output = mizzen(arguments, directory);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {errors}");
@@ -182,4 +184,77 @@ async fn a_damaged_data_directory_is_reported() {
     assert!(said.contains("00000001.log is damaged"), "{said}");
     fs::write(&log, whole).unwrap();
     succeed(&["check", "data"], home.path());
+}
+
+/// Damage that no checksum shows: the store has kept what it was given.
+#[tokio::test]
+async fn an_invalid_object_is_reported_by_its_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let store = Store::open(&data, Options::default()).unwrap();
+    let space = store.keyspace("configmaps");
+    // The revision is inserted between the quotes after `resourceVersion`.
+    let object = |name: &str, uid: &str, more: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"default",{uid}"resourceVersion":""}}{more}}}"#
+        )
+    };
+    let uid = r#""uid":"5e2e1b5a-3a3e-4c43-8d1c-0c3f1a7e9b11","#;
+    let older = object("older", uid, "").replace(r#"Version":""#, r#"Version":"1"#);
+    let cases = [
+        ("whole", object("whole", uid, r#","data":{"a":"b"}"#), None),
+        ("text", "no JSON".into(), Some("")),
+        (
+            "kindless",
+            r#"{"metadata":{}}"#.into(),
+            Some("apiVersion or kind is missing"),
+        ),
+        (
+            "elsewhere",
+            object("other", uid, ""),
+            Some("it is the object of the key default/other"),
+        ),
+        (
+            "older",
+            older,
+            Some("its resourceVersion is 1, but it was written at "),
+        ),
+        (
+            "unidentified",
+            object("unidentified", "", ""),
+            Some("metadata.uid is missing"),
+        ),
+        (
+            "misshapen",
+            object("misshapen", uid, r#","data":{"a":5}"#),
+            Some(""),
+        ),
+    ];
+    for (name, value, _) in &cases {
+        let version = r#""resourceVersion":""#;
+        let stamp = value.find(version).map(|start| start + version.len());
+        let stamp = stamp.filter(|stamp| value[*stamp..].starts_with('"'));
+        let draft = Draft {
+            value: value.clone().into(),
+            stamp,
+            ..Draft::default()
+        };
+        let key = format!("default/{name}");
+        let write = Write::put(&space, key, Expect::Absent, draft);
+        store.commit_one(write).await.unwrap();
+    }
+    store.close().await;
+    drop((space, store));
+
+    let said = fail(&["check", "data"], directory.path());
+    assert!(said.contains("6 of 7 objects are damaged"), "{said}");
+    for (name, _, problem) in cases {
+        let expected = format!("configmaps default/{name}: ");
+        let reported = said.lines().find(|line| line.starts_with(&expected));
+        match (problem, reported) {
+            (None, None) => {}
+            (Some(problem), Some(line)) => assert!(line.contains(problem), "{line}"),
+            _ => panic!("{name}: {said}"),
+        }
+    }
 }

@@ -32,6 +32,7 @@ mod envtest;
 mod etcd_flags;
 mod failing_disk;
 mod failover;
+mod formats;
 mod full_disk;
 mod handbook;
 mod harnesses;
