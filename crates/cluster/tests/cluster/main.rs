@@ -30,6 +30,7 @@ mod definitions;
 mod encryption;
 mod envtest;
 mod etcd_flags;
+mod etcd_outage;
 mod failing_disk;
 mod failover;
 mod formats;
