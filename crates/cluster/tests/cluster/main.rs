@@ -31,6 +31,7 @@ mod encryption;
 mod envtest;
 mod etcd_flags;
 mod etcd_outage;
+mod etcd_storage;
 mod failing_disk;
 mod failover;
 mod formats;

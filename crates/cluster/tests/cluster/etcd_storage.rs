@@ -1,0 +1,246 @@
+//! The flags of etcd, through the binary: TLS, resources in another etcd, events that expire, compaction.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use mizzen_etcd::messages::{KeyValue, RangeRequest};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::client::Client;
+use crate::etcd_server::{Cluster, Options, TlsFiles, installed};
+use crate::process::{Home, STEP_TIMEOUT};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const EVENTS: &str = "/api/v1/namespaces/default/events";
+/// Between two looks of a test that waits.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// All keys that begin with a prefix.
+async fn keys(etcd: &Cluster, prefix: &str) -> Vec<KeyValue> {
+    let mut end = prefix.as_bytes().to_vec();
+    *end.last_mut().unwrap() += 1;
+    let request = RangeRequest {
+        key: prefix.to_owned().into(),
+        range_end: end.into(),
+        ..RangeRequest::default()
+    };
+    etcd.client().range(request).await.unwrap().kvs
+}
+
+fn names(keys: &[KeyValue]) -> Vec<&str> {
+    let keys = keys.iter();
+    keys.map(|kv| std::str::from_utf8(&kv.key).unwrap())
+        .collect()
+}
+
+async fn create_config_map(client: &Client, name: &str) -> Value {
+    let object = json!({ "metadata": { "name": name } });
+    let created = client.post(CONFIG_MAPS, object.to_string()).await;
+    created.expect(201).json()
+}
+
+async fn create_event(client: &Client, name: &str) {
+    let event = json!({
+        "metadata": { "name": name }, "reason": "Tested", "message": "it was", "type": "Normal",
+        "involvedObject": { "kind": "ConfigMap", "namespace": "default", "name": "a" }
+    });
+    client.post(EVENTS, event.to_string()).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_server_reaches_an_etcd_that_needs_client_certificates() {
+    for etcd in installed().into_iter().take(1) {
+        let options = Options {
+            tls: true,
+            ..Options::default()
+        };
+        let etcd = etcd.start(options).await;
+        let files = etcd.tls.clone().expect("with TLS");
+        let (ca, cert, key) = (
+            format!("--etcd-cafile={}", files.ca.display()),
+            format!("--etcd-certfile={}", files.client_cert.display()),
+            format!("--etcd-keyfile={}", files.client_key.display()),
+        );
+        let home = Home::on_disk()
+            .with("--etcd-servers")
+            .with(etcd.endpoint(0));
+        let server = home.start_with(&[&ca, &cert, &key]).await;
+        create_config_map(&server.admin().await, "a").await;
+        let stored = keys(&etcd, "/registry/configmaps/default/").await;
+        assert_eq!(names(&stored), ["/registry/configmaps/default/a"]);
+        server.stop().await;
+
+        // Without a certificate, and with the authority of another etcd, the server says why it does not start.
+        let other = tempfile::tempdir().unwrap();
+        let other = format!(
+            "--etcd-cafile={}",
+            TlsFiles::create(other.path()).ca.display()
+        );
+        for (arguments, why) in [
+            (vec![&*ca], "ertificate"),
+            (
+                vec![&*other, &*cert, &*key],
+                "certificate signed by unknown authority",
+            ),
+        ] {
+            let limits = [
+                "--port=0",
+                "--storage-initialization-timeout=1s",
+                "--etcd-healthcheck-timeout=500ms",
+            ];
+            let refused = home.fail_with(&[&limits[..], &arguments].concat()).await;
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(said.contains("could not be read within 1 s"), "{said}");
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_override_stores_a_resource_in_another_etcd_and_nowhere_else() {
+    for program in installed().into_iter().take(1) {
+        let (main, other) = tokio::join!(
+            program.start(Options::default()),
+            program.start(Options::default())
+        );
+        let home = Home::on_disk()
+            .with("--etcd-servers")
+            .with(main.endpoint(0))
+            .with(format!(
+                "--etcd-servers-overrides=/events#{}",
+                other.endpoint(0)
+            ));
+        let server = home.start().await;
+        let client = server.admin().await;
+        create_config_map(&client, "a").await;
+        let mut events = client.watch(&format!("{EVENTS}?watch=true")).await;
+        create_event(&client, "a.1").await;
+        assert_eq!(events.next_name().await, "ADDED a.1");
+
+        let key = "/registry/events/default/a.1";
+        assert_eq!(names(&keys(&other, "/registry/").await), [key]);
+        assert!(keys(&main, "/registry/events/").await.is_empty());
+        let config_map = "/registry/configmaps/default/a";
+        assert_eq!(
+            names(&keys(&main, "/registry/configmaps/default/").await),
+            [config_map]
+        );
+        // Both APIs of events, and another server, read it from there.
+        let path = "/apis/events.k8s.io/v1/namespaces/default/events/a.1";
+        client.get(path).await.expect(200);
+        server.kill().await;
+        let server = home.start().await;
+        let client = server.admin().await;
+        client.get(&format!("{EVENTS}/a.1")).await.expect(200);
+        let own = format!("{EVENTS}/a.1");
+        client.call("DELETE", &own, "").await.expect(200);
+        assert!(keys(&other, "/registry/").await.is_empty());
+    }
+}
+
+/// What etcd says of a lease, by its gateway of JSON.
+async fn lease(etcd: &Cluster, id: i64) -> Value {
+    let address = etcd.endpoint(0).replace("http://", "");
+    let stream = TcpStream::connect(&address).await.unwrap();
+    let (mut sender, driver) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(driver);
+    let body = json!({ "ID": id.to_string(), "keys": true }).to_string();
+    let request = Request::post("/v3/lease/timetolive")
+        .header("host", address)
+        .body(Full::<hyper::body::Bytes>::from(body));
+    let response = sender.send_request(request.unwrap()).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[tokio::test]
+async fn an_event_has_a_lease_of_its_time_to_live_and_goes_with_it() {
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let home = Home::on_disk()
+            .with("--etcd-servers")
+            .with(etcd.endpoint(0));
+        let server = home.start_with(&["--event-ttl=1h"]).await;
+        let client = server.admin().await;
+        create_config_map(&client, "a").await;
+        create_event(&client, "a.1").await;
+        create_event(&client, "a.2").await;
+        let stored = keys(&etcd, "/registry/events/default/").await;
+        let [first, second] = &stored[..] else {
+            panic!("{stored:?}");
+        };
+        assert_ne!(first.lease, 0);
+        assert_eq!(first.lease, second.lease, "one lease for both");
+        // Kubernetes: with the time within which a lease is shared on top, a minute.
+        let told = lease(&etcd, first.lease).await;
+        let granted: u64 = told["grantedTTL"].as_str().unwrap().parse().unwrap();
+        assert!((3_650..=3_660).contains(&granted), "{told}");
+        assert_eq!(told["keys"].as_array().unwrap().len(), 2, "{told}");
+        let config_map = keys(&etcd, "/registry/configmaps/default/").await;
+        assert_eq!(config_map[0].lease, 0);
+        server.stop().await;
+
+        let server = home.start_with(&["--event-ttl=1s"]).await;
+        let client = server.admin().await;
+        let list = client.get(EVENTS).await.expect(200).json();
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+        let path = format!("{EVENTS}?watch=true&resourceVersion={version}");
+        let mut events = client.watch(&path).await;
+        create_event(&client, "short").await;
+        assert_eq!(events.next_name().await, "ADDED short");
+        assert_eq!(events.next_name().await, "DELETED short");
+        client.get(&format!("{EVENTS}/short")).await.expect(404);
+        client.get(&format!("{EVENTS}/a.1")).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn the_past_is_compacted_at_the_interval() {
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let home = Home::on_disk()
+            .with("--etcd-servers")
+            .with(etcd.endpoint(0));
+        // Without compaction the past can be read.
+        let server = home.start_with(&["--etcd-compaction-interval=0s"]).await;
+        let client = server.admin().await;
+        let created = create_config_map(&client, "a").await;
+        let old = created["metadata"]["resourceVersion"].as_str().unwrap();
+        create_config_map(&client, "b").await;
+        let exact = format!("{CONFIG_MAPS}?resourceVersion={old}&resourceVersionMatch=Exact");
+        let list = client.get(&exact).await.expect(200).json();
+        assert_eq!(list["items"].as_array().unwrap().len(), 1);
+        assert!(keys(&etcd, "compact_rev_key").await.is_empty());
+        server.stop().await;
+
+        let server = home.start_with(&["--etcd-compaction-interval=1s"]).await;
+        let client = server.admin().await;
+        let at_old = RangeRequest {
+            key: "/registry/configmaps/default/a".into(),
+            revision: old.parse().unwrap(),
+            ..RangeRequest::default()
+        };
+        let compacted = async {
+            let direct = etcd.client();
+            loop {
+                match direct.range(at_old.clone()).await {
+                    Err(error) if error.is_compacted() => return,
+                    read => read.unwrap(),
+                };
+                sleep(PAUSE).await;
+            }
+        };
+        timeout(STEP_TIMEOUT, compacted).await.expect("compacted");
+        assert_eq!(keys(&etcd, "compact_rev_key").await.len(), 1);
+        let expired = client.get(&exact).await.expect(410).json();
+        assert_eq!(expired["reason"], "Expired");
+        // What is there now stays.
+        let list = client.get(CONFIG_MAPS).await.expect(200).json();
+        assert_eq!(list["items"].as_array().unwrap().len(), 2);
+    }
+}
