@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use crate::disk::content;
 use crate::encryption::EncryptionError;
 use crate::keyspaces::Keyspaces;
-use crate::state::KeyspaceState;
+use crate::state::{KeyspaceState, StateBuilder};
 use crate::{Draft, Encryptor, EventKind, Journal, OpenError, Options, Record, Revision, Saved};
 
 /// How many changes are handed over at a time.
@@ -18,6 +18,9 @@ const BATCH: usize = 256;
 
 /// How many batches may wait.
 const N_BATCHES: usize = 16;
+
+/// Up to this part of a space is changed in its state; if more came later, the state is built anew.
+const FEW: usize = 8;
 
 /// Brings back what the journal kept. One thread reads, verifies and decodes while another keeps what is live, so that
 /// opening takes about half the time on two cores.
@@ -29,8 +32,9 @@ pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keysp
         batch: Vec::with_capacity(BATCH),
         batches,
     };
+    let encryptor = options.encryptor.as_deref();
     let (opened, mut terms, live) = thread::scope(|scope| {
-        let live = scope.spawn(|| collect_live(received));
+        let live = scope.spawn(|| collect_live(received, encryptor));
         let opened = journal.replay(&mut |saved| decoder.take(saved));
         let terms = decoder.finish();
         let live = live.join().expect("collecting records does not panic");
@@ -39,55 +43,70 @@ pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keysp
     let opened = opened?;
     let revision = opened.unwrap_or(Revision::FIRST);
     let spaces = Keyspaces::new(revision, opened.unwrap_or(Revision::ZERO), options.window);
-    let encryptor = options.encryptor.as_deref();
     for (name, space) in live {
-        let records = terms.open(&name, space, encryptor)?;
+        let open = |key, record| terms.open(&name, key, record, encryptor);
         // When it changed last is not known if that was a delete; that it did not change after `revision` is.
-        spaces.add(name, KeyspaceState::from_sorted(records, revision));
+        let state = space.finish(revision, open)?;
+        spaces.add(name, state);
     }
     Ok(spaces)
 }
 
 /// The last state of each key of a space.
 ///
-/// A base, and a log of new keys, come in the order of their keys: such records are appended. Changes that come in no
-/// order are kept apart, so that a base is neither hashed nor sorted.
+/// A base, and a log of new keys, come in the order of their keys: the state is built of such records while the next
+/// ones are read. Other changes are kept until all are known.
 #[derive(Default)]
 struct LiveSpace {
-    /// In the order of their keys.
-    sorted: Vec<(Arc<str>, LoadedRecord)>,
-    /// What came later, `None` for a delete. It takes precedence over `sorted`.
+    built: StateBuilder,
+    /// What came later, `None` for a delete. It takes precedence over `built`.
     later: HashMap<Arc<str>, Option<LoadedRecord>, RandomState>,
+    /// Plain text is rejected, if it is live. So nothing is built before that is known.
+    rejects_plain_text: bool,
 }
 
 impl LiveSpace {
     fn change(&mut self, key: Arc<str>, record: Option<LoadedRecord>) {
-        let is_last =
-            self.later.is_empty() && self.sorted.last().is_none_or(|(last, _)| *last < key);
+        let is_next = self.later.is_empty()
+            && !self.rejects_plain_text
+            && self.built.last_key().is_none_or(|last| *last < key);
         match record {
-            Some(record) if is_last => self.sorted.push((key, record)),
+            Some(LoadedRecord::Plain(record)) if is_next => self.built.push(record),
             record => drop(self.later.insert(key, record)),
         }
     }
 
-    /// The records that are live, in the order of their keys.
-    fn into_sorted(self) -> Vec<(Arc<str>, LoadedRecord)> {
-        if self.later.is_empty() {
-            return self.sorted;
-        }
+    /// The state of what is live.
+    fn finish(
+        self,
+        revision: Revision,
+        mut open: impl FnMut(Arc<str>, LoadedRecord) -> Result<Arc<Record>, OpenError>,
+    ) -> Result<KeyspaceState, OpenError> {
         let mut later: Vec<_> = self.later.into_iter().collect();
         later.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let mut merged = Vec::with_capacity(self.sorted.len() + later.len());
-        let mut sorted = self.sorted.into_iter().peekable();
-        for (key, record) in later {
-            while let Some(earlier) = sorted.next_if(|(earlier, _)| *earlier < key) {
-                merged.push(earlier);
+        if later.len() < self.built.len() / FEW {
+            let mut state = self.built.finish(revision);
+            for (key, record) in later {
+                match record {
+                    Some(record) => drop(state.insert(open(key, record)?)),
+                    None => drop(state.remove(&key)),
+                }
             }
-            drop(sorted.next_if(|(earlier, _)| *earlier == key));
-            merged.extend(record.map(|record| (key, record)));
+            return Ok(state);
         }
-        merged.extend(sorted);
-        merged
+        let mut merged = StateBuilder::default();
+        let mut earlier = self.built.records().peekable();
+        for (key, record) in later {
+            while let Some(record) = earlier.next_if(|record| record.key < key) {
+                merged.push(record.clone());
+            }
+            earlier.next_if(|record| record.key == key);
+            if let Some(record) = record {
+                merged.push(open(key, record)?);
+            }
+        }
+        earlier.for_each(|record| merged.push(record.clone()));
+        Ok(merged.finish(revision))
     }
 }
 
@@ -111,12 +130,22 @@ struct LoadedChange {
 }
 
 /// Keeps the last state of each key.
-fn collect_live(batches: mpsc::Receiver<Vec<LoadedChange>>) -> BTreeMap<Arc<str>, LiveSpace> {
+fn collect_live(
+    batches: mpsc::Receiver<Vec<LoadedChange>>,
+    encryptor: Option<&dyn Encryptor>,
+) -> BTreeMap<Arc<str>, LiveSpace> {
     let mut live: BTreeMap<Arc<str>, LiveSpace> = BTreeMap::new();
     for change in batches.into_iter().flatten() {
         let space = match live.get_mut(&change.space) {
             Some(space) => space,
-            None => live.entry(change.space).or_default(),
+            None => {
+                let rejects_plain_text = encryptor
+                    .is_some_and(|encryptor| encryptor.allow_plain_text(&change.space).is_err());
+                live.entry(change.space).or_insert(LiveSpace {
+                    rejects_plain_text,
+                    ..LiveSpace::default()
+                })
+            }
         };
         space.change(change.key, change.record);
     }
@@ -194,28 +223,25 @@ impl Interner {
         text
     }
 
-    /// All records of a space, decrypted, in the order of their keys.
+    /// A record that is live, decrypted.
     fn open(
         &mut self,
         space: &Arc<str>,
-        live: LiveSpace,
+        key: Arc<str>,
+        record: LoadedRecord,
         encryptor: Option<&dyn Encryptor>,
-    ) -> Result<Vec<Arc<Record>>, OpenError> {
-        let plain = encryptor.map_or(Ok(()), |encryptor| encryptor.allow_plain_text(space));
-        let open = |(key, kept): (Arc<str>, LoadedRecord)| {
-            let opened = match kept {
-                LoadedRecord::Plain(record) => plain.clone().map(|()| record),
-                LoadedRecord::Encrypted(encrypted) => {
-                    self.decrypt(space, &key, &encrypted, encryptor)
-                }
-            };
-            opened.map_err(|source| OpenError::Decrypt {
-                space: space.clone(),
-                key,
-                source,
-            })
+    ) -> Result<Arc<Record>, OpenError> {
+        let opened = match record {
+            LoadedRecord::Plain(record) => encryptor
+                .map_or(Ok(()), |encryptor| encryptor.allow_plain_text(space))
+                .map(|()| record),
+            LoadedRecord::Encrypted(encrypted) => self.decrypt(space, &key, &encrypted, encryptor),
         };
-        live.into_sorted().into_iter().map(open).collect()
+        opened.map_err(|source| OpenError::Decrypt {
+            space: space.clone(),
+            key,
+            source,
+        })
     }
 
     fn decrypt(

@@ -10,16 +10,12 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::ptr;
 use std::sync::Arc;
-use std::thread;
 
 use equivalent::{Comparable, Equivalent};
 use foldhash::fast::RandomState;
 use imbl::{OrdMap, OrdSet};
 
 use crate::{Record, Revision};
-
-/// From how many records on a state is built by two threads.
-const PARALLEL: usize = 10_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyspaceState {
@@ -48,41 +44,6 @@ impl KeyspaceState {
             revision,
             ..KeyspaceState::default()
         }
-    }
-
-    /// The state of a space that holds `records`, which are in the order of their keys.
-    pub(crate) fn from_sorted(records: Vec<Arc<Record>>, revision: Revision) -> KeyspaceState {
-        let mut state = KeyspaceState::empty(revision);
-        if records.len() < PARALLEL {
-            records
-                .into_iter()
-                .for_each(|record| drop(state.insert(record)));
-            return state;
-        }
-        let terms = thread::scope(|scope| {
-            let terms = scope.spawn(|| postings(&records));
-            state.fill(&records);
-            terms.join().expect("collecting terms does not panic")
-        });
-        KeyspaceState { terms, ..state }
-    }
-
-    /// Fills an empty state with all but the terms.
-    fn fill(&mut self, records: &[Arc<Record>]) {
-        let mut counts: HashMap<&str, usize, RandomState> = HashMap::default();
-        for record in records {
-            self.bytes += record.value.len() as u64;
-            self.disk_bytes += record.disk_bytes();
-            for (slash, _) in record.key.match_indices('/') {
-                *counts.entry(&record.key[..=slash]).or_default() += 1;
-            }
-            if let Some(at) = record.expires {
-                self.expiries.insert((at, record.key.clone()));
-            }
-            self.records.insert(record.key.clone(), record.clone());
-        }
-        let counts = counts.into_iter();
-        self.counts = counts.map(|(prefix, n)| (Arc::from(prefix), n)).collect();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -218,24 +179,71 @@ impl KeyspaceState {
     }
 }
 
-/// The terms of `records`, which are in the order of their keys. Those of one term are inserted together: neighbours
-/// share a node of the tree.
-fn postings(records: &[Arc<Record>]) -> OrdSet<Posting> {
-    let mut by_term: HashMap<&Arc<str>, Vec<&Arc<str>>, RandomState> = HashMap::default();
-    for record in records {
+/// Builds a state of records that come in the order of their keys, which costs less than inserting each.
+#[derive(Default)]
+pub(crate) struct StateBuilder {
+    state: KeyspaceState,
+    /// The keys that carry a term, in their order. Those of one term are inserted together: neighbours share a node of
+    /// the tree.
+    by_term: HashMap<Arc<str>, Vec<Arc<str>>, RandomState>,
+    counts: HashMap<Arc<str>, usize, RandomState>,
+}
+
+impl StateBuilder {
+    /// Appends `record`, whose key comes after those of all earlier ones.
+    pub(crate) fn push(&mut self, record: Arc<Record>) {
+        let state = &mut self.state;
+        state.bytes += record.value.len() as u64;
+        state.disk_bytes += record.disk_bytes();
+        for (slash, _) in record.key.match_indices('/') {
+            let prefix = &record.key[..=slash];
+            match self.counts.get_mut(prefix) {
+                Some(count) => *count += 1,
+                None => drop(self.counts.insert(prefix.into(), 1)),
+            }
+        }
+        if let Some(at) = record.expires {
+            state.expiries.insert((at, record.key.clone()));
+        }
         for term in record.terms.iter() {
-            by_term.entry(term).or_default().push(&record.key);
+            match self.by_term.get_mut(term) {
+                Some(keys) => keys.push(record.key.clone()),
+                None => drop(self.by_term.insert(term.clone(), vec![record.key.clone()])),
+            }
+        }
+        state.records.insert(record.key.clone(), record);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.state.len()
+    }
+
+    pub(crate) fn last_key(&self) -> Option<&Arc<str>> {
+        self.state.records.get_max().map(|(key, _)| key)
+    }
+
+    /// The records so far, in the order of their keys.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Arc<Record>> {
+        self.state.records.values()
+    }
+
+    /// The state, last changed at `revision`.
+    pub(crate) fn finish(self, revision: Revision) -> KeyspaceState {
+        let mut by_term: Vec<_> = self.by_term.into_iter().collect();
+        by_term.sort_unstable();
+        let postings = by_term.into_iter().flat_map(|(term, keys)| {
+            keys.into_iter().map(move |key| Posting {
+                term: term.clone(),
+                key,
+            })
+        });
+        KeyspaceState {
+            revision,
+            terms: postings.collect(),
+            counts: self.counts.into_iter().collect(),
+            ..self.state
         }
     }
-    let mut by_term: Vec<_> = by_term.into_iter().collect();
-    by_term.sort_unstable();
-    let postings = by_term.into_iter().flat_map(|(term, keys)| {
-        keys.into_iter().map(move |key| Posting {
-            term: term.clone(),
-            key: key.clone(),
-        })
-    });
-    postings.collect()
 }
 
 /// Where a range begins: after the key of the last page, but never before the prefix.
@@ -324,14 +332,16 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_is_built_by_two_threads_is_that_of_single_inserts() {
-        let mut records: Vec<_> = (0..PARALLEL + 1).map(record).collect();
+    fn a_state_that_is_built_of_sorted_records_is_that_of_single_inserts() {
+        let mut records: Vec<_> = (0..10_000).map(record).collect();
         records.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         let mut inserted = KeyspaceState::empty(Revision(7));
-        for record in &records {
+        let mut builder = StateBuilder::default();
+        for record in records {
             inserted.insert(record.clone());
+            builder.push(record);
         }
-        let built = KeyspaceState::from_sorted(records, Revision(7));
+        let built = builder.finish(Revision(7));
         assert_eq!(built.terms, inserted.terms);
         assert_eq!(built.expiries, inserted.expiries);
         assert_eq!(built.counts, inserted.counts);
