@@ -159,7 +159,7 @@ impl CallError {
         matches!(self.code, Code::Unavailable | Code::DeadlineExceeded)
     }
 
-    fn from_status(status: &Status) -> CallError {
+    pub(crate) fn from_status(status: &Status) -> CallError {
         // tonic reports a lost connection as an unknown error, "transport error".
         let transport = std::error::Error::source(status)
             .and_then(|source| source.downcast_ref::<tonic::transport::Error>());
@@ -246,13 +246,26 @@ impl CriClient {
     /// Calls the method of a request.
     pub async fn call<R: CriRequest>(&self, request: R) -> Result<R::Response, CallError> {
         let deadline = request.deadline();
+        self.unary(R::METHOD, Request::new(request), deadline).await
+    }
+
+    /// Calls a method with one request and one response.
+    pub(crate) async fn unary<Q, A>(
+        &self,
+        method: &'static str,
+        mut request: Request<Q>,
+        deadline: Duration,
+    ) -> Result<A, CallError>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
         let mut grpc = self.grpc();
         let call = async {
             ready(&mut grpc).await?;
-            let mut request = Request::new(request);
             request.set_timeout(deadline);
-            let path = PathAndQuery::from_static(R::METHOD);
-            grpc.unary(request, path, ProstCodec::<R, R::Response>::default())
+            let path = PathAndQuery::from_static(method);
+            grpc.unary(request, path, ProstCodec::<Q, A>::default())
                 .await
                 .map(tonic::Response::into_inner)
                 .map_err(|status| CallError::from_status(&status))
@@ -285,12 +298,12 @@ impl CriClient {
         })
     }
 
-    fn grpc(&self) -> Grpc<Channel> {
+    pub(crate) fn grpc(&self) -> Grpc<Channel> {
         Grpc::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE)
     }
 }
 
-async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), CallError> {
+pub(crate) async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), CallError> {
     grpc.ready()
         .await
         .map_err(|error| CallError::unavailable(&error))

@@ -12,6 +12,7 @@
 //! ```
 
 mod client;
+pub mod containerd;
 pub mod image_name;
 pub mod messages;
 

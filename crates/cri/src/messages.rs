@@ -86,6 +86,12 @@ pub struct Mount {
     /// Whether mounts below it are read-only, too.
     #[prost(bool, tag = "8")]
     pub recursive_read_only: bool,
+    /// The image that is mounted in place of a path of the host, which is empty then.
+    #[prost(message, optional, tag = "9")]
+    pub image: Option<ImageSpec>,
+    /// The directory of the image that is mounted; empty for all.
+    #[prost(string, tag = "10")]
+    pub image_sub_path: String,
 }
 
 /// The namespaces of a sandbox or a container.
@@ -993,6 +999,9 @@ pub struct ImageStatusResponse {
     /// The image.
     #[prost(message, optional, tag = "1")]
     pub image: Option<Image>,
+    /// Details, as JSON of the runtime.
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub info: BTreeMap<String, String>,
 }
 
 /// The credentials of a registry.

@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("file-watcher", &[]),
     ("store", &[]),
-    ("cri", &[]),
+    ("cri", &["value"]),
     ("etcd", &["metrics", "store", "transport", "value"]),
     ("linearizability", &[]),
     ("schemas", &["object"]),

@@ -287,7 +287,7 @@ impl ImageParts {
     /// Makes them. Images of different authors have different IDs.
     pub fn new(author: &str) -> ImageParts {
         let layer = layer();
-        let config = image_config(&layer, author);
+        let config = image_config(&format!("{:?}", digest(&layer)), author);
         let manifest = format!(
             r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{},"layers":[{}]}}"#,
             descriptor("config.v1+json", config.as_bytes(), ""),
@@ -301,15 +301,15 @@ impl ImageParts {
     }
 }
 
-fn image_config(layer: &[u8], author: &str) -> String {
+/// The configuration of an image with these layers, as a list in JSON.
+fn image_config(diffs: &str, author: &str) -> String {
     format!(
-        r#"{{"author":"{author}","architecture":"{}","os":"linux","config":{{"Env":["PATH=/bin"],"Cmd":["sleep","2147483647"]}},"rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
+        r#"{{"author":"{author}","architecture":"{}","os":"linux","config":{{"Env":["PATH=/bin"],"Cmd":["sleep","2147483647"]}},"rootfs":{{"type":"layers","diff_ids":[{diffs}]}}}}"#,
         match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
             other => other,
-        },
-        digest(layer)
+        }
     )
 }
 
@@ -343,6 +343,31 @@ pub fn image(names: &[&str], author: &str) -> Vec<u8> {
         let path = format!("blobs/sha256/{}", &digest(blob)["sha256:".len()..]);
         add(&mut archive, &path, blob, 0o644);
     }
+    archive.into_inner().unwrap()
+}
+
+/// A tarball as `docker save` makes it, of layers of small files.
+pub fn docker_archive(name: &str, layers: &[&[(&str, &str)]]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let (mut diffs, mut paths) = (Vec::new(), Vec::new());
+    for (layer_idx, files) in layers.iter().enumerate() {
+        let mut layer = tar::Builder::new(Vec::new());
+        for (path, content) in *files {
+            add(&mut layer, path, content.as_bytes(), 0o755);
+        }
+        let layer = layer.into_inner().unwrap();
+        let path = format!("{layer_idx}/layer.tar");
+        add(&mut archive, &path, &layer, 0o644);
+        diffs.push(format!("{:?}", digest(&layer)));
+        paths.push(format!("{path:?}"));
+    }
+    let config = image_config(&diffs.join(","), "");
+    add(&mut archive, "config.json", config.as_bytes(), 0o644);
+    let manifest = format!(
+        r#"[{{"Config":"config.json","RepoTags":[{name:?}],"Layers":[{}]}}]"#,
+        paths.join(",")
+    );
+    add(&mut archive, "manifest.json", manifest.as_bytes(), 0o644);
     archive.into_inner().unwrap()
 }
 

@@ -1,12 +1,14 @@
 //! The calls against a real containerd.
 
+use std::io::Cursor;
 use std::time::Duration;
 
+use mizzen_cri::containerd::Containerd;
 use mizzen_cri::messages::*;
 use mizzen_cri::{Code, CriClient};
 use tokio::time::sleep;
 
-use crate::containerd::{BUSYBOX, PrivateContainerd};
+use crate::containerd::{BUSYBOX, PrivateContainerd, docker_archive, image};
 
 /// A sandbox on the host network: it needs no CNI configuration.
 fn sandbox(containerd: &PrivateContainerd) -> PodSandboxConfig {
@@ -35,6 +37,15 @@ fn sandbox(containerd: &PrivateContainerd) -> PodSandboxConfig {
 
 /// Starts a container of a new sandbox with a shell command.
 async fn start(client: &CriClient, containerd: &PrivateContainerd, command: &str) -> String {
+    start_image(client, containerd, BUSYBOX, command).await
+}
+
+async fn start_image(
+    client: &CriClient,
+    containerd: &PrivateContainerd,
+    image: &str,
+    command: &str,
+) -> String {
     let config = sandbox(containerd);
     let run = RunPodSandboxRequest {
         config: Some(config.clone()),
@@ -49,7 +60,7 @@ async fn start(client: &CriClient, containerd: &PrivateContainerd, command: &str
                 attempt: 3,
             }),
             image: Some(ImageSpec {
-                image: BUSYBOX.into(),
+                image: image.into(),
                 ..ImageSpec::default()
             }),
             command: ["sh", "-c", command].map(String::from).to_vec(),
@@ -106,6 +117,50 @@ async fn a_container_runs_in_a_sandbox_and_its_end_is_reported() {
     };
     assert_eq!(client.call(selected("web")).await.unwrap().items.len(), 1);
     assert_eq!(client.call(selected("db")).await.unwrap().items.len(), 0);
+}
+
+#[tokio::test]
+async fn an_imported_image_runs_and_its_files_are_a_snapshot() {
+    let Some(containerd) = PrivateContainerd::start().await else {
+        return;
+    };
+    let client = CriClient::connect(&containerd.endpoint()).await.unwrap();
+    let services = Containerd::of(&client).await.unwrap();
+    let name = "mizzen.test/imported:1";
+    let imported = services.import(Cursor::new(image(&[name], "imported")));
+    assert_eq!(imported.await.unwrap()[0].name, name);
+    let id = start_image(&client, &containerd, name, "sleep 1000").await;
+    assert_eq!(status(&client, &id).await.state(), ContainerState::Running);
+
+    // Layers that were not unpacked are, when they are needed.
+    let archive = containerd.path("packed.tar");
+    std::fs::write(
+        &archive,
+        docker_archive("mizzen.test/packed:1", &[&[("a", "1")]]),
+    )
+    .unwrap();
+    let mut import = containerd.ctr(&["images", "import", "--no-unpack"]);
+    let output = import.arg(&archive).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let find = ImageStatusRequest {
+        image: Some(ImageSpec {
+            image: "mizzen.test/packed:1".into(),
+            ..ImageSpec::default()
+        }),
+        verbose: false,
+    };
+    let image = loop {
+        if let Some(image) = client.call(find.clone()).await.unwrap().image {
+            break image;
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    let mounts = services.view(&image, "key", "here").await.unwrap();
+    assert_eq!(mounts.len(), 1);
+    assert_eq!(services.view(&image, "key", "here").await.unwrap(), mounts);
+    for _ in 0..2 {
+        services.remove_snapshot("key").await.unwrap();
+    }
 }
 
 #[tokio::test]
