@@ -34,10 +34,14 @@ const UNSUPPORTED: &str = "UnsupportedPodSpec";
 const APPARMOR: &str = "/sys/module/apparmor/parameters/enabled";
 
 /// Why a pod is refused, if it is.
-pub(super) fn refusal(pod: &Value, unsafe_sysctls: &[String]) -> Option<Unacceptable> {
+pub(super) fn refusal(
+    pod: &Value,
+    unsafe_sysctls: &[String],
+    has_images: bool,
+) -> Option<Unacceptable> {
     let has_apparmor = || fs::read_to_string(APPARMOR).is_ok_and(|text| text.starts_with('Y'));
     let context = &pod["spec"]["securityContext"];
-    volumes::unsupported(pod)
+    volumes::unsupported(pod, has_images)
         .or_else(|| unsupported(pod))
         .map(|message| (UNSUPPORTED, message))
         .or_else(|| forbidden_sysctl(&pod["spec"], unsafe_sysctls))
@@ -181,7 +185,8 @@ mod tests {
     fn check(spec: &str, allowed: &[&str], expected: &str) {
         let pod = json::parse(format!("{{\"spec\":{spec}}}").as_bytes()).unwrap();
         let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
-        let shown = refusal(&pod, &allowed).map(|it| format!("{}: {}", it.reason, it.message));
+        let shown =
+            refusal(&pod, &allowed, true).map(|it| format!("{}: {}", it.reason, it.message));
         assert_eq!(shown.unwrap_or_default(), expected, "{spec}");
     }
 

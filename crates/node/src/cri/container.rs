@@ -21,6 +21,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::container_gc::remove_log;
+use super::image::PullUser;
 use super::prober::{ProbeRuns, http_hook};
 use super::sandbox::SandboxPhase;
 use super::service_address::{service_address, use_host_address};
@@ -268,7 +269,12 @@ impl CriNode {
         let (uid, name) = (pod["metadata"]["uid"].str(), spec["name"].str());
         let cell = Arc::new(ContainerCell::new(uid, name, config.n_restarts));
         self.with_pod(pod, |record| {
-            record.pulls.remove(name);
+            // Images of volumes are looked for again when another container starts.
+            let is_own = |user: &PullUser| match user {
+                PullUser::Container(own) => own == name,
+                PullUser::Volume(_) => true,
+            };
+            record.pulls.retain(|user, _| !is_own(user));
             record.containers.push(cell.clone());
         });
         let variables = config.inputs.variables.as_ref();
@@ -289,11 +295,22 @@ impl CriNode {
             Err(error) => Err(error.to_string()),
         };
         let (pod, spec, started) = (pod.clone(), spec.clone(), cell.clone());
+        let variables = variables.cloned();
         tokio::spawn(async move {
             self.serve_api(service).await;
+            let made = match made {
+                Ok(mut made) => {
+                    let mounted = self.mount_images(&pod, &spec, variables.as_ref(), &mut made);
+                    match mounted.await {
+                        Ok(()) => Ok(made),
+                        Err(message) => Err(StartError::new("CreateContainerError", message)),
+                    }
+                }
+                Err(message) => Err(StartError::new("CreateContainerConfigError", message)),
+            };
             let failed = match made {
                 Ok(made) => self.run_in_pod(&pod, &spec, made, &started).await,
-                Err(message) => Err(StartError::new("CreateContainerConfigError", message)),
+                Err(error) => Err(error),
             };
             if let Err(StartError { reason, message }) = failed {
                 started.state.lock().phase = CellPhase::Failed { reason, message };

@@ -18,9 +18,9 @@ use nix::sys::statvfs::statvfs;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::CriNode;
 use super::image_gc::{DiskUsage, ImageGcPolicy, ImageRecords};
 use super::log_rotation::ContainerLogPolicy;
+use super::{CriNode, volumes};
 
 /// Kubernetes: how often images are listed, and garbage is collected (kubelet.go).
 const LIST_IMAGES: Duration = Duration::from_secs(30);
@@ -182,7 +182,8 @@ impl CriNode {
         Ok(())
     }
 
-    /// The IDs of images that containers of any program have, and that of sandboxes.
+    /// The IDs of images that containers of any program or volumes of this node have, and that of
+    /// sandboxes.
     async fn images_in_use(&self, images: &[Image]) -> Result<HashSet<String>, CallError> {
         let listed = self.client.call(ListContainersRequest::default()).await?;
         let mut names: HashSet<String> = HashSet::new();
@@ -192,6 +193,10 @@ impl CriNode {
         }
         let status = self.client.call(StatusRequest { verbose: true }).await?;
         names.extend(sandbox_image(status.info.get("config")));
+        let (paths, node) = (self.paths.clone(), self.node.clone());
+        let of_volumes = spawn_blocking(move || volumes::image::in_use(&paths, &node)).await;
+        let of_volumes = of_volumes.unwrap_or_default();
+        names.extend(of_volumes.iter().map(ToString::to_string));
         let is_used = |image: &&Image| {
             let own = image.repo_tags.iter().chain(&image.repo_digests);
             own.chain([&image.id]).any(|name| names.contains(name))

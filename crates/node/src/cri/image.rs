@@ -12,9 +12,16 @@ use tokio::time::Instant;
 use super::CriNode;
 use super::keyring::{Credentials, Keyring};
 use crate::pod::references::Contents;
-use crate::runtime::{ImageRequest, ImageState};
+use crate::runtime::{ImageRequest, ImageState, ImageUser};
 
-/// The pull of a container's image.
+/// What an image is pulled for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum PullUser {
+    Container(Str),
+    Volume(Str),
+}
+
+/// The pull of an image.
 pub(super) struct Pull {
     image: Str,
     /// The failed pulls before it.
@@ -34,15 +41,15 @@ struct PullTask {
 type PullError = (&'static str, String);
 
 impl CriNode {
-    /// The state of a container's image; starts a task if there is none for it.
+    /// The state of an image; starts a task if there is none for it.
     pub(super) fn ensure_image(self: Arc<Self>, request: &ImageRequest) -> ImageState {
-        let (pod, container, n_tries) = (request.pod, request.container, request.n_tries);
-        let (name, image) = (
-            Str::from(container["name"].str()),
-            Str::from(container["image"].str()),
-        );
+        let (pod, n_tries, image) = (request.pod, request.n_tries, Str::from(request.image));
+        let user = match request.user {
+            ImageUser::Container(name) => PullUser::Container(name.into()),
+            ImageUser::Volume(name) => PullUser::Volume(name.into()),
+        };
         let known = self.with_pod(pod, |record| {
-            let pull = record.pulls.get(&name);
+            let pull = record.pulls.get(&user);
             let same = pull.filter(|pull| pull.image == image && pull.n_tries == n_tries);
             if let Some(pull) = same {
                 return Some(pull.state.clone());
@@ -52,7 +59,7 @@ impl CriNode {
                 n_tries,
                 state: ImageState::Pending,
             };
-            record.pulls.insert(name.clone(), pull);
+            record.pulls.insert(user.clone(), pull);
             None
         });
         if let Some(state) = known {
@@ -61,13 +68,13 @@ impl CriNode {
         let task = PullTask {
             pod: pod.clone(),
             image: image.clone(),
-            policy: container["imagePullPolicy"].str().into(),
+            policy: request.policy.into(),
             secrets: request.pull_secrets.clone(),
         };
         tokio::spawn(async move {
             let set_state = |state: ImageState| {
                 self.update_pod(task.pod["metadata"]["uid"].str(), |record| {
-                    let pull = record.pulls.get_mut(&name);
+                    let pull = record.pulls.get_mut(&user);
                     let mine = |pull: &&mut Pull| pull.image == image && pull.n_tries == n_tries;
                     if let Some(pull) = pull.filter(mine) {
                         pull.state = state;
@@ -177,12 +184,23 @@ impl CriNode {
         })
     }
 
-    async fn find_image(&self, spec: &ImageSpec) -> Result<Option<Image>, CallError> {
+    pub(super) async fn find_image(&self, spec: &ImageSpec) -> Result<Option<Image>, CallError> {
         let request = ImageStatusRequest {
             image: Some(spec.clone()),
             verbose: false,
         };
         Ok(self.client.call(request).await?.image)
+    }
+}
+
+/// The name of an image that was pulled for a volume.
+pub(super) fn spec_of(image: &str) -> ImageSpec {
+    match ImageName::parse(image) {
+        Ok(name) => image_spec(image, &name),
+        Err(_) => ImageSpec {
+            image: image.into(),
+            ..ImageSpec::default()
+        },
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `volumes` | volumes as directories |
 //! | `sandbox` | the sandbox of a pod: created, stopped, removed |
 //! | `image` | images by pull policy |
+//! | `image_volume` | images as volumes |
 //! | `keyring` | the credentials of registries |
 //! | `container` | one instance of a container: created, started, stopped; its hooks |
 //! | `prober` | probes and HTTP hooks |
@@ -42,6 +43,7 @@ mod housekeeping;
 mod http_action;
 mod image;
 mod image_gc;
+mod image_volume;
 mod keyring;
 pub(crate) mod log_rotation;
 mod machine;
@@ -93,7 +95,8 @@ use crate::stats::StatsProvider;
 use cgroup::{CgroupDriver, Cgroups};
 use config::NodePaths;
 use container::{ContainerCell, CriContainer};
-use image::Pull;
+use image::{Pull, PullUser};
+use image_volume::ImageMounter;
 use sandbox::Sandbox;
 use service_address::ServiceListener;
 use stats::StatsCache;
@@ -140,6 +143,7 @@ pub(crate) struct CriNode {
     pods: Mutex<HashMap<Str, PodRecord>>,
     health: Mutex<Result<(), String>>,
     mount_features: Mutex<MountFeatures>,
+    image_mounter: ImageMounter,
     housekeeping: Housekeeping,
     /// The turns of pulls.
     pulls: Semaphore,
@@ -159,8 +163,10 @@ struct PodRecord {
     sandbox: Sandbox,
     /// The instances of containers, oldest first.
     containers: Vec<Arc<ContainerCell>>,
-    /// Pulls by container.
-    pulls: HashMap<Str, Pull>,
+    /// Pulls by what they are for.
+    pulls: HashMap<PullUser, Pull>,
+    /// The turns of its containers to mount images.
+    image_mounts: Arc<tokio::sync::Mutex<()>>,
     events: Vec<Note>,
     volumes: Arc<Mutex<VolumeState>>,
 }
@@ -172,6 +178,7 @@ impl PodRecord {
             sandbox: Sandbox::default(),
             containers: Vec::new(),
             pulls: HashMap::new(),
+            image_mounts: Arc::default(),
             events: Vec::new(),
             volumes: Arc::default(),
         }
@@ -188,6 +195,7 @@ impl CriRuntime {
     pub async fn connect(options: CriOptions) -> Result<CriRuntime, ConnectError> {
         let client = CriClient::connect(&options.endpoint).await?;
         let driver = cgroup_driver(&client).await;
+        let image_mounter = ImageMounter::of(&client).await;
         let node = Arc::new(CriNode {
             client,
             node: options.node,
@@ -204,6 +212,7 @@ impl CriRuntime {
             pods: Mutex::default(),
             health: Mutex::new(Ok(())),
             mount_features: Mutex::default(),
+            image_mounter,
             pulls: Semaphore::new(options.housekeeping.max_parallel_image_pulls.max(1)),
             housekeeping: options.housekeeping,
             images: Mutex::new(Value::Null),
@@ -356,7 +365,8 @@ impl ContainerRuntime for CriRuntime {
     }
 
     fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
-        match accept::refusal(pod, &self.0.unsafe_sysctls) {
+        let has_images = !matches!(self.0.image_mounter, ImageMounter::None);
+        match accept::refusal(pod, &self.0.unsafe_sysctls, has_images) {
             None => Ok(()),
             Some(refusal) => Err(refusal),
         }

@@ -393,11 +393,19 @@ impl CriNode {
     async fn remove_directory(&self, uid: &str, state: Arc<Mutex<VolumeState>>) {
         for _ in 0..REMOVALS {
             let (dir, state) = (self.paths.pod(uid), state.clone());
-            let removed = spawn_blocking(move || state.lock().remove(&dir)).await;
-            let Ok(Err(error)) = removed else {
-                return;
+            // The directory has the records of its snapshots.
+            let error = match self.remove_snapshots(uid).await {
+                Ok(()) => match spawn_blocking(move || state.lock().remove(&dir)).await {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => return,
+                },
+                Err(error) => error,
             };
-            tracing::warn!(%error, pod = uid, "cannot remove the directory of a pod, retrying");
+            tracing::warn!(
+                error,
+                pod = uid,
+                "cannot remove the directory of a pod, retrying"
+            );
             sleep(RETRY).await;
         }
     }

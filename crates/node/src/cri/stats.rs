@@ -250,6 +250,10 @@ impl CriNode {
         for kind in entries(&dir) {
             let name = kind.file_name().unwrap_or_default().to_string_lossy();
             let kind_name = name.strip_prefix("kubernetes.io~").unwrap_or_default();
+            // Kubernetes: volumes that are images have no figures (pkg/volume/image).
+            if kind_name == "image" {
+                continue;
+            }
             let is_local = LOCAL_VOLUMES.contains(&kind_name);
             for volume in entries(&kind) {
                 let device = fs::metadata(&volume).map(|it| it.dev()).ok();

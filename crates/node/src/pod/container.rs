@@ -10,7 +10,7 @@ use mizzen_value::{Str, Value};
 
 use super::inputs::{Inputs, NO_INPUTS};
 use super::probe::{ProbeFindings, ProbeTarget, Probes, output};
-use super::pull::FailedPull;
+use super::pull::ImagePull;
 use super::references::{CreateConfigError, ReferencedObjects};
 use super::spec;
 use super::{SyncContext, needs_inputs};
@@ -47,12 +47,10 @@ pub struct ContainerState {
     pub last: Option<Termination>,
     /// The CrashLoopBackOff message, while it backs off.
     pub back_off: Option<String>,
-    /// The failed image pull, while it backs off.
-    pub pull: Option<Box<FailedPull>>,
-    /// Whether its image is being pulled.
-    pub(super) is_pulling: bool,
-    /// The message of a successful pull, until its Event is recorded.
-    pub(super) pulled: Option<String>,
+    /// The pull of its image.
+    pub pull: ImagePull,
+    /// The reason and the message of a volume that it mounts and whose image cannot be had now.
+    pub volume_error: Option<Box<(&'static str, String)>>,
     /// The image of its current instance by digest; empty if it is made up.
     pub image_id: Str,
     /// The IDs of the last instances by number, if the runtime gives them.
@@ -94,9 +92,8 @@ impl ContainerState {
             state: None,
             last: None,
             back_off: None,
-            pull: None,
-            is_pulling: false,
-            pulled: None,
+            pull: ImagePull::default(),
+            volume_error: None,
             image_id: Str::default(),
             ids: Vec::new(),
             config_error: None,
@@ -329,12 +326,23 @@ impl ContainerState {
         // A pulled image stays on the node.
         let is_pulled =
             self.n_starts > 0 && !self.is_changed(spec) && !sync.runtime.runs_processes();
-        let image_ready = is_pulled || self.image_ready(spec, referenced.as_deref_mut(), sync);
-        let has_all = image_ready && self.environment_ready(spec, referenced.as_deref_mut(), sync);
+        let has_all = (is_pulled || self.images_ready(spec, referenced.as_deref_mut(), sync))
+            && self.environment_ready(spec, referenced.as_deref_mut(), sync);
         if has_all {
             self.start(spec, referenced.as_deref(), sync);
         }
         has_all
+    }
+
+    /// Whether the images of its volumes and its own are present.
+    fn images_ready(
+        &mut self,
+        spec: &Value,
+        mut referenced: Option<&mut ReferencedObjects>,
+        sync: &mut SyncContext,
+    ) -> bool {
+        self.volume_images_ready(spec, referenced.as_deref_mut(), sync)
+            && self.image_ready(spec, referenced, sync)
     }
 
     fn restart(
@@ -392,6 +400,7 @@ impl ContainerState {
         self.inputs = sync.inputs(spec, referenced);
         let config = self.config(spec, self.n_starts, None, sync);
         self.body = Some(sync.runtime.start(&config, sync.now));
+        sync.image_volumes.note_creation(sync.now);
         self.n_starts += 1;
         self.state = Some(ContainerPhase::Creating);
         self.back_off = None;
@@ -576,10 +585,9 @@ impl ContainerState {
     /// Cancels pulls, creation and back-off.
     pub fn cancel(&mut self) {
         self.back_off = None;
-        self.pull = None;
-        self.config_error = None;
+        self.pull.cancel();
+        (self.volume_error, self.config_error) = (None, None);
         self.is_replaced = false;
-        self.is_pulling = false;
         if self.state == Some(ContainerPhase::Creating) {
             if let Some(body) = &mut self.body {
                 body.cancel();
@@ -609,16 +617,6 @@ impl ContainerState {
     pub fn next_sync(&self) -> Option<Moment> {
         self.changes_at
     }
-}
-
-/// The Event of an image that was present.
-pub(super) fn present(spec: &Value) -> Note {
-    let image = spec["image"].str();
-    Note::normal(
-        "Pulled",
-        "",
-        format!("Container image {image:?} already present on machine"),
-    )
 }
 
 impl RestartBackOff {

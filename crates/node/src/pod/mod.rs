@@ -8,6 +8,7 @@
 
 pub mod claims;
 mod container;
+mod image_volumes;
 pub mod inputs;
 mod probe;
 mod pull;
@@ -27,6 +28,7 @@ use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
 pub use container::ContainerState;
+use image_volumes::ImageVolumes;
 use inputs::{
     InputSources, Inputs, NodeContext, VolumeContents, has_volatile_variables, known_mounts,
 };
@@ -62,6 +64,8 @@ pub struct PodState {
     deletion: Option<(Str, Moment)>,
     /// The ConfigMaps and Secrets that it references, if any.
     pub referenced: Option<Box<ReferencedObjects>>,
+    /// The pulls of its volumes that are images.
+    image_volumes: ImageVolumes,
 }
 
 /// The stage of a pod's life cycle.
@@ -113,6 +117,8 @@ pub struct SyncContext<'a> {
     ending: bool,
     /// The pod's IP.
     address: Str,
+    /// The pulls of the pod's image volumes, while its containers are synced.
+    image_volumes: ImageVolumes,
 }
 
 /// An Event about a pod, or one of its containers.
@@ -140,6 +146,7 @@ impl<'a> SyncContext<'a> {
             events: Vec::new(),
             ending: false,
             address: Str::default(),
+            image_volumes: ImageVolumes::default(),
         }
     }
 
@@ -228,6 +235,7 @@ impl PodState {
             is_restarting_all: false,
             deletion: None,
             referenced: None,
+            image_volumes: ImageVolumes::default(),
         }
     }
 
@@ -440,6 +448,7 @@ impl PodState {
             .containers
             .iter()
             .any(|container| container.role == ContainerRole::Regular && container.n_starts > 0);
+        sync.image_volumes = std::mem::take(&mut self.image_volumes);
         for container in &mut self.containers {
             acted |= container.ensure_running(self.referenced.as_deref_mut(), sync);
             let may_go_on = match container.role {
@@ -453,6 +462,7 @@ impl PodState {
                 break;
             }
         }
+        self.image_volumes = std::mem::take(&mut sync.image_volumes);
         acted || self.is_done(sync.pod)
     }
 

@@ -1,15 +1,14 @@
-//! Failed image pulls: their Events and their back-off.
+//! Image pulls of containers and volumes: their Events and their back-off.
 
 use std::time::Duration;
 
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
-use super::container::present;
 use super::references::ReferencedObjects;
 use super::{ContainerState, SyncContext};
 use crate::moment::Moment;
-use crate::runtime::{ImageRequest, ImageState};
+use crate::runtime::{ImageRequest, ImageState, ImageUser};
 
 /// How long it takes until a failed pull is noticed.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -19,7 +18,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// A failed pull.
 #[derive(Debug)]
-pub struct FailedPull {
+struct FailedPull {
     image: Str,
     n_tries: u32,
     failed: Moment,
@@ -53,14 +52,16 @@ impl FailedPull {
     }
 
     /// The reason and the message of the waiting state.
-    pub fn waiting(&self, image: &str) -> (&'static str, String) {
+    fn waiting(&self) -> (&'static str, String) {
         match self.is_noticed && self.backs_off() {
             false => (self.reason, self.why.clone()),
             true => (
                 "ImagePullBackOff",
                 format!(
-                    "Back-off pulling image {image:?}: {}: {}",
-                    self.reason, self.why
+                    "Back-off pulling image {:?}: {}: {}",
+                    self.image.as_str(),
+                    self.reason,
+                    self.why
                 ),
             ),
         }
@@ -97,6 +98,165 @@ fn pull_failure(image: &str, why: &str) -> (&'static str, String) {
     ("ErrImagePull", why.to_owned())
 }
 
+/// An image that a container or a volume needs.
+pub(super) struct WantedImage<'a> {
+    pub user: ImageUser<'a>,
+    pub image: &'a str,
+    pub policy: &'a str,
+}
+
+/// The image of a container or of a volume, until it is present.
+#[derive(Debug, Default)]
+pub struct ImagePull {
+    /// The failed pull, while it backs off.
+    failed: Option<Box<FailedPull>>,
+    /// Whether it is being pulled.
+    is_pulling: bool,
+    /// The message of a successful pull, until its Event is recorded.
+    pulled: Option<String>,
+}
+
+/// What has come of a sync of a pull.
+#[derive(Debug, Default)]
+pub(super) struct PullStep {
+    /// Whether the image is present.
+    pub is_ready: bool,
+    /// The reason for which containers wait, if it is a new one.
+    pub error: Option<&'static str>,
+    /// When the next sync is due.
+    pub changes_at: Option<Moment>,
+    /// The Events to record.
+    pub notes: Vec<Note>,
+}
+
+impl ImagePull {
+    /// The reason and the message of the waiting state, while a failed pull backs off.
+    pub fn waiting(&self) -> Option<(&'static str, String)> {
+        self.failed.as_ref().map(|failed| failed.waiting())
+    }
+
+    /// Pulls the image with back-off, unless it is present.
+    pub(super) fn sync(
+        &mut self,
+        wanted: &WantedImage,
+        referenced: Option<&mut ReferencedObjects>,
+        sync: &mut SyncContext,
+    ) -> PullStep {
+        let mut step = PullStep::default();
+        // Kubernetes: another image has a back-off of its own (pkg/kubelet/images).
+        self.failed.take_if(|pull| pull.image != wanted.image);
+        if self
+            .failed
+            .as_ref()
+            .is_some_and(|pull| sync.now < pull.failed + pull.wait)
+        {
+            self.wait_for_retry(sync.now, &mut step);
+            return step;
+        }
+        // A Secret may have been made or changed since the last pull.
+        let since = self.failed.as_ref().map(|pull| pull.failed);
+        let secrets = match referenced {
+            Some(referenced) => referenced.pull_secrets(sync, since.unwrap_or_default()),
+            None => Some(Vec::new()),
+        };
+        let Some(pull_secrets) = secrets else {
+            return step;
+        };
+        let request = ImageRequest {
+            pod: sync.pod,
+            user: wanted.user,
+            image: wanted.image,
+            policy: wanted.policy,
+            n_tries: self.failed.as_ref().map_or(0, |pull| pull.n_tries),
+            pull_secrets,
+        };
+        match sync.runtime.image(&request) {
+            ImageState::Present { message } => {
+                (self.failed, self.is_pulling) = (None, false);
+                self.pulled = message;
+                step.is_ready = true;
+            }
+            ImageState::Pending => {}
+            ImageState::Pulling => self.note_pulling(wanted.image, &mut step),
+            ImageState::Failed { reason, message } => {
+                self.fail(wanted.image, (reason, message), sync.now, &mut step);
+            }
+        }
+        step
+    }
+
+    fn fail(
+        &mut self,
+        image: &str,
+        (reason, why): (&'static str, String),
+        now: Moment,
+        step: &mut PullStep,
+    ) {
+        let (reason, why) = match reason_without_pull(reason) {
+            Some(event) => {
+                step.notes.push(Note::warning(event, "", why.as_str()));
+                (reason, why)
+            }
+            None => {
+                self.note_pulling(image, step);
+                let failed = format!("Failed to pull image {image:?}: {why}");
+                step.notes.push(Note::warning("Failed", "", failed));
+                pull_failure(image, &why)
+            }
+        };
+        self.is_pulling = false;
+        step.error = Some(reason);
+        let before = self.failed.take();
+        let failed = FailedPull::failed(image, before, (reason, why), now);
+        self.failed = Some(Box::new(failed));
+        step.changes_at = Some(now + NOTICE);
+    }
+
+    /// Records that a pull has begun, once.
+    fn note_pulling(&mut self, image: &str, step: &mut PullStep) {
+        if !std::mem::replace(&mut self.is_pulling, true) {
+            let message = format!("Pulling image {image:?}");
+            step.notes.push(Note::normal("Pulling", "", message));
+        }
+    }
+
+    /// The Event of an image that is there.
+    pub(super) fn pulled_note(&mut self, image: &str) -> Note {
+        match self.pulled.take() {
+            Some(message) => Note::normal("Pulled", "", message),
+            None => present(image),
+        }
+    }
+
+    /// Waits until the next pull.
+    fn wait_for_retry(&mut self, now: Moment, step: &mut PullStep) {
+        let Some(pull) = &mut self.failed else { return };
+        let is_new = !pull.is_noticed && pull.backs_off() && now >= pull.failed + NOTICE;
+        pull.is_noticed |= is_new;
+        step.changes_at = Some(if pull.is_noticed || !pull.backs_off() {
+            pull.failed + pull.wait
+        } else {
+            pull.failed + NOTICE
+        });
+        if is_new {
+            let message = format!("Back-off pulling image {:?}", pull.image.as_str());
+            step.notes.push(Note::normal("BackOff", "", message));
+            step.error = Some("ImagePullBackOff");
+        }
+    }
+
+    /// Gives up.
+    pub(super) fn cancel(&mut self) {
+        (self.failed, self.is_pulling) = (None, false);
+    }
+}
+
+/// The Event of an image that was present.
+pub(super) fn present(image: &str) -> Note {
+    let message = format!("Container image {image:?} already present on machine");
+    Note::normal("Pulled", "", message)
+}
+
 impl ContainerState {
     /// Whether its image is present; if not, it is pulled with back-off.
     pub(super) fn image_ready(
@@ -105,110 +265,27 @@ impl ContainerState {
         referenced: Option<&mut ReferencedObjects>,
         sync: &mut SyncContext,
     ) -> bool {
-        // Kubernetes: another image has a back-off of its own (pkg/kubelet/images).
-        self.pull.take_if(|pull| pull.image != spec["image"].str());
-        if self
-            .pull
-            .as_ref()
-            .is_some_and(|pull| sync.now < pull.failed + pull.wait)
-        {
-            self.wait_for_retry(spec, sync);
-            return false;
+        let wanted = WantedImage {
+            user: ImageUser::Container(spec["name"].str()),
+            image: spec["image"].str(),
+            policy: spec["imagePullPolicy"].str(),
+        };
+        let step = self.pull.sync(&wanted, referenced, sync);
+        for note in step.notes {
+            sync.record(self, note);
         }
-        let (image, n_tries) = (
-            spec["image"].str(),
-            self.pull.as_ref().map_or(0, |pull| pull.n_tries),
-        );
-        // A Secret may have been made or changed since the last pull.
-        let since = self.pull.as_ref().map(|pull| pull.failed);
-        let secrets = match referenced {
-            Some(referenced) => referenced.pull_secrets(sync, since.unwrap_or_default()),
-            None => Some(Vec::new()),
-        };
-        let Some(pull_secrets) = secrets else {
-            return false;
-        };
-        let request = ImageRequest {
-            pod: sync.pod,
-            container: spec,
-            n_tries,
-            pull_secrets,
-        };
-        let (reason, why) = match sync.runtime.image(&request) {
-            ImageState::Present { message } => {
-                (self.pull, self.is_pulling) = (None, false);
-                self.pulled = message;
-                return true;
-            }
-            ImageState::Pending => return false,
-            ImageState::Pulling => {
-                self.record_pulling(image, sync);
-                return false;
-            }
-            ImageState::Failed { reason, message } => (reason, message),
-        };
-        let (reason, why) = match reason_without_pull(reason) {
-            Some(event) => {
-                sync.record(self, Note::warning(event, "", why.as_str()));
-                (reason, why)
-            }
-            None => {
-                self.record_pulling(image, sync);
-                let failed = format!("Failed to pull image {image:?}: {why}");
-                sync.record(self, Note::warning("Failed", "", failed));
-                pull_failure(image, &why)
-            }
-        };
-        self.is_pulling = false;
-        sync.record(
-            self,
-            Note::warning("Failed", "", format!("Error: {reason}")),
-        );
-        self.pull = Some(Box::new(FailedPull::failed(
-            image,
-            self.pull.take(),
-            (reason, why),
-            sync.now,
-        )));
-        self.changes_at = Some(sync.now + NOTICE);
-        false
-    }
-
-    /// Records that a pull has begun, once.
-    fn record_pulling(&mut self, image: &str, sync: &mut SyncContext) {
-        if !std::mem::replace(&mut self.is_pulling, true) {
-            let message = format!("Pulling image {image:?}");
-            sync.record(self, Note::normal("Pulling", "", message));
+        if let Some(error) = step.error {
+            let message = format!("Error: {error}");
+            sync.record(self, Note::warning("Failed", "", message));
         }
+        self.changes_at = step.changes_at.or(self.changes_at);
+        step.is_ready
     }
 
     /// The Event of an image that is there.
     pub(super) fn record_pulled(&mut self, spec: &Value, sync: &mut SyncContext) {
-        let note = match self.pulled.take() {
-            Some(message) => Note::normal("Pulled", "", message),
-            None => present(spec),
-        };
+        let note = self.pull.pulled_note(spec["image"].str());
         sync.record(self, note);
-    }
-
-    /// Waits until the next pull.
-    fn wait_for_retry(&mut self, spec: &Value, sync: &mut SyncContext) {
-        let Some(pull) = &mut self.pull else { return };
-        let is_new = !pull.is_noticed && pull.backs_off() && sync.now >= pull.failed + NOTICE;
-        pull.is_noticed |= is_new;
-        self.changes_at = Some(if pull.is_noticed || !pull.backs_off() {
-            pull.failed + pull.wait
-        } else {
-            pull.failed + NOTICE
-        });
-        if is_new {
-            let image = spec["image"].str();
-            sync.record(
-                self,
-                Note::normal("BackOff", "", format!("Back-off pulling image {image:?}")),
-            );
-            sync.record(self, Note::warning("Failed", "", "Error: ImagePullBackOff"));
-        }
     }
 }
 

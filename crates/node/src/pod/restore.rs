@@ -4,6 +4,7 @@ use mizzen_component_helpers::pod_state::is_terminal;
 use mizzen_value::{Str, Value};
 
 use super::container::ContainerState;
+use super::image_volumes::ImageVolumes;
 use super::probe::Probes;
 use super::references::ReferencedObjects;
 use super::{PodStage, PodState, needs_inputs, spec};
@@ -34,6 +35,7 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         is_restarting_all: false,
         deletion: None,
         referenced: None,
+        image_volumes: ImageVolumes::default(),
     };
     if is_over && !restored.containers.iter().any(ContainerState::is_running) {
         restored.stage = PodStage::Finished;

@@ -275,12 +275,25 @@ pub enum SandboxState {
     },
 }
 
-/// The image that a container needs.
+/// What an image is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageUser<'a> {
+    /// The container with this name.
+    Container(&'a str),
+    /// The volume with this name.
+    Volume(&'a str),
+}
+
+/// The image that a container or a volume needs.
 pub struct ImageRequest<'a> {
     /// The pod.
     pub pod: &'a Value,
-    /// The container's specification.
-    pub container: &'a Value,
+    /// What it is for.
+    pub user: ImageUser<'a>,
+    /// The name of the image.
+    pub image: &'a str,
+    /// The pull policy.
+    pub policy: &'a str,
     /// The failed pulls before.
     pub n_tries: u32,
     /// The Secrets of `imagePullSecrets` that exist.

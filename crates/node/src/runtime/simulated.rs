@@ -12,8 +12,9 @@ use super::exec_script::ExecScript;
 use super::http::HttpSite;
 use super::{
     Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerPhase, ContainerRuntime,
-    ContainerStatus, ContainerUsage, Exec, ImageRequest, ImageState, LogLine, PodConnection,
-    ProbeResult, ProbeType, Stdio, StopTimes, Termination, Unacceptable, exec, plain,
+    ContainerStatus, ContainerUsage, Exec, ImageRequest, ImageState, ImageUser, LogLine,
+    PodConnection, ProbeResult, ProbeType, Stdio, StopTimes, Termination, Unacceptable, exec,
+    plain,
 };
 use crate::moment::{Moment, earlier};
 use crate::pod::spec::field;
@@ -45,10 +46,14 @@ impl ContainerRuntime for Simulated {
     }
 
     fn image(&self, request: &ImageRequest) -> ImageState {
-        let (container, n_tries) = (request.container, request.n_tries);
         // An invalid annotation has failed the pod before.
         let pulls = Pulls::from_pod(request.pod).unwrap_or_default();
-        match pulls.failure(container["name"].str(), container["image"].str(), n_tries) {
+        let failure = match request.user {
+            ImageUser::Container(name) => pulls.failure(name, request.image, request.n_tries),
+            // The annotation is about containers.
+            ImageUser::Volume(_) => None,
+        };
+        match failure {
             None => ImageState::Present { message: None },
             Some(message) => ImageState::Failed {
                 reason: "ErrImagePull",

@@ -96,9 +96,8 @@ fn status(container: &ContainerState, object: &Value, host: &Host, waits: &str) 
 }
 
 fn state(container: &ContainerState, object: &Value, host: &Host, waits: &str) -> Value {
-    if let Some(pull) = &container.pull {
-        let (reason, message) =
-            pull.waiting(spec::container(object, &container.name)["image"].str());
+    let volume_error = || container.volume_error.as_deref().cloned();
+    if let Some((reason, message)) = volume_error().or_else(|| container.pull.waiting()) {
         return value!({ "waiting": { "reason": reason, "message": message } });
     }
     if let Some(config_error) = &container.config_error {
@@ -122,7 +121,8 @@ fn state(container: &ContainerState, object: &Value, host: &Host, waits: &str) -
 fn last_state(container: &ContainerState, object: &Value, host: &Host) -> Value {
     // While it waits to be restarted, the last state is that of the instance that has just ended.
     let waits = container.back_off.is_some()
-        || container.pull.is_some()
+        || container.pull.waiting().is_some()
+        || container.volume_error.is_some()
         || container.config_error.is_some();
     let (end, life) = match container.end() {
         Some(end) if waits => (Some(end), container.n_starts),

@@ -3,6 +3,7 @@
 //! Pods have addresses of a bridge that the node makes; only this machine dials them.
 
 mod http_server;
+mod image_volumes;
 mod kills;
 mod probes;
 mod security;
@@ -828,6 +829,10 @@ async fn unused_images_are_collected_when_the_disk_is_full() {
         status.unwrap().image.is_some()
     };
     node.containerd.import_of(&["mizzen.test/other:1"], "other");
+    image_volumes::import(&node.containerd, "mizzen.test/data:1").await;
+    node.run_with_image("web", "reference: 'mizzen.test/data:1'", "")
+        .await;
+    node.until_pod("web", "ready=True c=running").await;
     // Images are collected when an agent starts, and later from time to time.
     node.run_agent().await;
     node.until("the image is removed", async |_| {
@@ -836,6 +841,8 @@ async fn unused_images_are_collected_when_the_disk_is_full() {
     .await;
     // Both names are of the image of sandboxes, which stays.
     assert!(has(PAUSE).await && has(BUSYBOX).await);
+    // No container has it, but a volume.
+    assert!(has("mizzen.test/data:1").await);
     node.until("the node has said that the disk is full", async |node| {
         let events = events_of(&node.cluster, node.name).await;
         let said = "Warning FreeDiskSpaceFailed  Insufficient free disk space";

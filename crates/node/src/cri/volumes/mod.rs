@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `files` | volumes that are made of API objects |
 //! | `host_path` | paths of the machine, and their types |
+//! | `image` | images as volumes |
 //! | `persistent` | PersistentVolumes |
 //! | `ownership` | `fsGroup` |
 //! | `sub_path` | mounts of a part of a volume |
@@ -15,6 +16,7 @@
 
 mod files;
 mod host_path;
+pub(super) mod image;
 mod ownership;
 mod persistent;
 mod pinned;
@@ -191,8 +193,8 @@ fn kind(volume: &Value) -> &str {
     fields.find(|field| *field != "name").unwrap_or("emptyDir")
 }
 
-/// Which volumes of a pod this node cannot mount.
-pub(super) fn unsupported(pod: &Value) -> Option<String> {
+/// Which volumes of a pod this node cannot mount; `has_images` if it mounts images.
+pub(super) fn unsupported(pod: &Value, has_images: bool) -> Option<String> {
     let known = [
         "emptyDir",
         "hostPath",
@@ -204,7 +206,8 @@ pub(super) fn unsupported(pod: &Value) -> Option<String> {
         "ephemeral",
     ];
     let mut volumes = pod["spec"]["volumes"].list().iter();
-    let volume = volumes.find(|volume| !known.contains(&kind(volume)))?;
+    let is_known = |kind: &str| known.contains(&kind) || kind == "image" && has_images;
+    let volume = volumes.find(|volume| !is_known(kind(volume)))?;
     Some(format!(
         "volume {:?}: {} is not supported by this node",
         volume["name"].str(),
@@ -248,6 +251,8 @@ fn set_up(pod: &Value, contents: &VolumeContents, paths: &NodePaths) -> Result<(
                 (host_path::check(&place, source["type"].str()), name)
             }
             ("emptyDir", None) => (make_empty_dir(pod, &place, &volume["emptyDir"]), name),
+            // It is mounted when a container starts.
+            ("image", None) => (Ok(()), name),
             // A claim that no container uses is not read.
             _ if claim_name(pod, volume).is_some() => (Ok(()), name),
             (kind, None) => (Err(MountError::Unsupported { kind: kind.into() }), name),
@@ -320,6 +325,12 @@ pub(super) struct MountFeatures {
     pub recursive_read_only: bool,
 }
 
+/// The volume of a mount.
+pub(super) fn volume_of<'a>(pod: &'a Value, mount: &Value) -> Option<&'a Value> {
+    let mut volumes = pod["spec"]["volumes"].list().iter();
+    volumes.find(|volume| volume["name"] == mount["name"])
+}
+
 /// The mounts of a container's volumes. Parts of volumes are mounted for it.
 pub(super) fn mounts(
     pod: &Value,
@@ -329,11 +340,17 @@ pub(super) fn mounts(
 ) -> Result<Vec<Mount>, MountError> {
     let mut mounts = Vec::new();
     for (mount_idx, wanted) in container["volumeMounts"].list().iter().enumerate() {
-        let mut volumes = pod["spec"]["volumes"].list().iter();
-        let Some(volume) = volumes.find(|volume| volume["name"] == wanted["name"]) else {
+        let Some(volume) = volume_of(pod, wanted) else {
             continue;
         };
         let mut host = location(pod, volume, paths);
+        if kind(volume) == "image" {
+            // The path is known when the image is mounted (`image_volume`).
+            let mut mount = volume_mount(Path::new(""), wanted, true);
+            mount.recursive_read_only = is_recursive(wanted, features)?;
+            mounts.push(mount);
+            continue;
+        }
         if claim_name(pod, volume).is_some() {
             host = fs::read_link(&host).at(&host)?;
         }
@@ -421,11 +438,17 @@ mod tests {
     fn a_volume_that_cannot_be_mounted_is_named() {
         let pod = |volume: Value| value!({ "spec": { "volumes": [volume] } });
         assert_eq!(
-            unsupported(&pod(value!({ "name": "v", "emptyDir": {} }))),
+            unsupported(&pod(value!({ "name": "v", "emptyDir": {} })), false),
             None
         );
+        let image = pod(value!({ "name": "v", "image": { "reference": "a" } }));
+        assert_eq!(unsupported(&image, true), None);
         assert_eq!(
-            unsupported(&pod(value!({ "name": "v", "nfs": { "path": "/" } }))).as_deref(),
+            unsupported(&image, false).as_deref(),
+            Some("volume \"v\": image is not supported by this node")
+        );
+        assert_eq!(
+            unsupported(&pod(value!({ "name": "v", "nfs": { "path": "/" } })), true).as_deref(),
             Some("volume \"v\": nfs is not supported by this node")
         );
     }
