@@ -83,6 +83,8 @@ enum Subcommands {
     Envtest(envtest::Envtest),
     /// Write the manifests of an operator, or Rust types of CustomResourceDefinitions
     Generate(command::Generate),
+    /// Put images into the container runtime of this machine, for pods with real containers
+    Image(command::ImageCommand),
     /// Print a kubeconfig of a cluster, or add its context to ~/.kube/config
     ///
     /// It is that of the administrator, or with --user one with a client certificate that names the user and its groups. Grant
@@ -154,6 +156,7 @@ fn main() -> ExitCode {
         Subcommands::Generate(generate) => {
             ("generate", generate.run().map_err(|error| chain(&error)))
         }
+        Subcommands::Image(image) => ("image load", image.run().map_err(|error| chain(&error))),
         Subcommands::Kubeconfig(kubeconfig) => (
             "kubeconfig",
             kubeconfig.run().map_err(|error| chain(&error)),

@@ -15,6 +15,8 @@ mod frames;
 mod plugin;
 mod process;
 mod random;
+#[path = "../../../node/tests/node/registry.rs"]
+mod registry;
 
 mod abuse;
 mod access;

@@ -5,6 +5,7 @@
 mod clusters;
 mod contexts;
 mod documentation;
+mod images;
 mod output;
 
 use std::path::{Path, PathBuf};
@@ -112,17 +113,23 @@ impl Drop for User {
     }
 }
 
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Outcome {
+        Outcome {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
 impl Outcome {
     async fn of(mut command: Command) -> Outcome {
         let output: Output = timeout(STEP_TIMEOUT, command.output())
             .await
             .expect("it ends in time")
             .unwrap();
-        Outcome {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        Outcome::from(output)
     }
 
     #[track_caller]

@@ -1,7 +1,9 @@
 //! `mizzen up --node-runtime cri`: a pod with a real container, as kubectl sees it.
 
+use tokio::process::Command;
+
 use super::Kubectl;
-use crate::containerd::PrivateContainerd;
+use crate::containerd::{PrivateContainerd, image};
 use crate::process::Home;
 
 /// The name of the node, which is also that of its bridge: no other test has it.
@@ -80,6 +82,7 @@ async fn a_real_container_runs_and_kubectl_reaches_it() {
         assert!(log.ends_with(&format!("got {line}")), "{log}");
     }
     reach_the_api(&kubectl).await;
+    run_a_loaded_image(&kubectl, &containerd).await;
     // A rate needs two measurements.
     let mut figures = String::new();
     for _ in 0..200 {
@@ -156,6 +159,33 @@ async fn reach_the_api(kubectl: &Kubectl) {
         assert_eq!(address == "10.0.0.1 443", !host_network, "{address}");
         kubectl.run(&format!("delete pod {name}")).await;
     }
+}
+
+/// An image that `mizzen image load` has imported is there for a pod, whose image volume it is, too.
+async fn run_a_loaded_image(kubectl: &Kubectl, containerd: &PrivateContainerd) {
+    let file = kubectl.home.path().join("loaded.tar");
+    std::fs::write(&file, image(&["mizzen.test/loaded:1"], "loaded")).unwrap();
+    let loaded = Command::new(env!("CARGO_BIN_EXE_mizzen"))
+        .args(["image", "load"])
+        .arg(&file)
+        .args(["--cri-endpoint", &containerd.endpoint()])
+        .output()
+        .await
+        .unwrap();
+    assert!(loaded.status.success(), "{loaded:?}");
+    let manifest = "---\n{apiVersion: v1, kind: Pod, metadata: {name: loaded}, spec: {terminationGracePeriodSeconds: 1, \
+                    containers: [{name: c, image: 'mizzen.test/loaded:1', imagePullPolicy: Never, \
+                    command: [sleep, '1000'], volumeMounts: [{name: files, mountPath: /files}]}], \
+                    volumes: [{name: files, image: {reference: 'mizzen.test/loaded:1', pullPolicy: IfNotPresent}}]}}";
+    let file = kubectl.home.path().join("loaded.yaml");
+    std::fs::write(&file, manifest).unwrap();
+    kubectl.run(&format!("create -f {}", file.display())).await;
+    kubectl
+        .run("wait pod loaded --for=condition=Ready --timeout=60s")
+        .await;
+    let listed = kubectl.run("exec loaded -- ls /files").await;
+    assert_eq!(listed, "bin\netc\ntmp\n");
+    kubectl.run("delete pod loaded").await;
 }
 
 #[tokio::test]
