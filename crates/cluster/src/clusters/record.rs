@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mizzen_bootstrap::pki::{PkiError, write_private};
+use mizzen_node::cri::NodeTraces;
 use mizzen_value::{Value, json, value};
 
 const KIND: &str = "MizzenCluster";
@@ -26,6 +27,8 @@ pub(crate) struct RunRecord {
     pub(crate) kubeconfig: PathBuf,
     /// The log; none in the foreground.
     pub(crate) log: Option<PathBuf>,
+    /// Where nodes with real containers of this or an earlier run left something on this machine.
+    pub(crate) real_nodes: Vec<NodeTraces>,
 }
 
 impl RunRecord {
@@ -45,6 +48,7 @@ impl RunRecord {
             n_nodes: u32::try_from(value["nodes"].int()).unwrap_or_default(),
             kubeconfig: path("kubeconfig").unwrap_or_default(),
             log: path("log"),
+            real_nodes: value["realNodes"].list().iter().map(read_traces).collect(),
         })
     }
 
@@ -64,8 +68,33 @@ impl RunRecord {
         if let Some(log) = &self.log {
             value.set("log", Value::from(text(log)));
         }
+        if !self.real_nodes.is_empty() {
+            let traces: Vec<Value> = self.real_nodes.iter().map(write_traces).collect();
+            value.set("realNodes", traces);
+        }
         write_private(path, &(json::to_string(&value) + "\n"))
     }
+}
+
+fn read_traces(value: &Value) -> NodeTraces {
+    NodeTraces {
+        endpoint: value["endpoint"].str().into(),
+        node: value["node"].str().into(),
+        root: value["root"].str().into(),
+        logs: value["logs"].str().into(),
+        network: value["network"].str().into(),
+    }
+}
+
+fn write_traces(traces: &NodeTraces) -> Value {
+    let text = |path: &Path| path.display().to_string();
+    value!({
+        "endpoint": (&traces.endpoint),
+        "node": (&traces.node),
+        "root": (text(&traces.root)),
+        "logs": (text(&traces.logs)),
+        "network": (text(&traces.network)),
+    })
 }
 
 #[cfg(test)]
@@ -88,6 +117,13 @@ mod tests {
             n_nodes: 3,
             kubeconfig: "/a/admin.kubeconfig".into(),
             log: Some("/a/mizzen.log".into()),
+            real_nodes: vec![NodeTraces {
+                endpoint: "unix:///a.sock".into(),
+                node: "n".into(),
+                root: "/a/node".into(),
+                logs: "/a/logs".into(),
+                network: "/a/cni".into(),
+            }],
         };
         record.write(&file).unwrap();
         assert_eq!(RunRecord::read(&file), Some(record));

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use mizzen_apiserver::clock::WallClock;
+use mizzen_bootstrap::pki::PkiError;
+use mizzen_node::cri::NodeTraces;
 use mizzen_value::clock::Clock as _;
 use mizzen_value::time::from_unix;
 
@@ -135,12 +137,27 @@ impl RunningCluster {
             n_nodes: self.n_nodes,
             kubeconfig: kubeconfig.into(),
             log: self.log.clone(),
+            real_nodes: self.real_nodes(),
         });
         if let Some(file) = &self.context_file {
             let context = Context::from_kubeconfig(kubeconfig, self.directory.context_name())?;
             context.add(file, &self.directory).await?;
         }
         Ok(())
+    }
+
+    fn real_nodes(&self) -> Vec<NodeTraces> {
+        let record = self.directory.record();
+        record.map_or_else(Vec::new, |record| record.real_nodes)
+    }
+
+    /// Writes down where a node with real containers will leave something on this machine, before it
+    /// does: `mizzen down --purge` removes that.
+    pub(crate) fn record_node(&self, traces: NodeTraces) -> Result<(), PkiError> {
+        let mut record = self.directory.record().unwrap_or_default();
+        record.real_nodes.retain(|known| *known != traces);
+        record.real_nodes.push(traces);
+        record.write(&self.directory.path.join(RECORD))
     }
 
     /// A cluster on a full disk must start all the same: its data can be deleted through the API.

@@ -11,7 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use super::cluster_args::ClusterArgs;
 use super::server::duration;
-use crate::clusters::{ChangeKubeconfigError, ClusterDirectory, ClusterDirectoryError, PurgeError};
+use crate::clusters::{
+    BusyCluster, ChangeKubeconfigError, ClusterDirectory, ClusterDirectoryError, PurgeError,
+    RunningCluster,
+};
 use crate::log::write_output;
 use crate::terminal::Progress;
 
@@ -33,8 +36,8 @@ pub(crate) struct Down {
     /// Stop all named clusters and the default one
     #[arg(long, conflicts_with_all = ["name", "data_dir"])]
     all: bool,
-    /// Delete the data, certificates, keys and logs of the cluster; other files in its directory are kept. On a terminal, ask
-    /// first
+    /// Delete the data, certificates, keys and logs of the cluster, and what its node with real containers has made on this
+    /// machine, but for images; other files in its directory are kept. On a terminal, ask first
     #[arg(long)]
     purge: bool,
     /// Do not ask before --purge
@@ -94,6 +97,17 @@ pub(crate) enum DownError {
     /// The data cannot be deleted.
     #[error(transparent)]
     Purge(#[from] PurgeError),
+    /// The cluster was started again.
+    #[error(transparent)]
+    Busy(#[from] BusyCluster),
+    /// A node with real containers cannot be removed from this machine.
+    #[error("cannot remove node {node} from this machine, so no data was deleted: {source}")]
+    Node {
+        /// The node.
+        node: String,
+        /// Why.
+        source: mizzen_node::cri::PurgeError,
+    },
     /// The process could not be set up, or standard input not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -159,6 +173,7 @@ impl Down {
             write_output(format_args!("{line}"));
         }
         if self.purge {
+            remove_nodes(directory).await?;
             let path = directory.path.display();
             let remains = directory.purge()?;
             write_output(format_args!("deleted the data of cluster {title}"));
@@ -195,6 +210,28 @@ impl Down {
             timeout: self.timeout,
         })
     }
+}
+
+/// Removes what nodes with real containers have left on this machine.
+async fn remove_nodes(directory: &ClusterDirectory) -> Result<(), DownError> {
+    let nodes = directory.record().map(|record| record.real_nodes);
+    let nodes = nodes.filter(|nodes| !nodes.is_empty());
+    let Some(nodes) = nodes else {
+        return Ok(());
+    };
+    // The lock excludes a server that starts meanwhile.
+    let _cluster = RunningCluster::lock(directory.clone())?;
+    for traces in nodes {
+        let node = traces.node.clone();
+        let _progress = Progress::start(format!("removing the pods of node {node}"));
+        let removed = traces.remove().await;
+        removed.map_err(|source| DownError::Node {
+            node: node.clone(),
+            source,
+        })?;
+        write_output(format_args!("removed the pods of node {node}"));
+    }
+    Ok(())
 }
 
 /// Sends a signal to a process, which may have ended.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use mizzen_bootstrap::pki::PkiError;
 use mizzen_controllers::{NodeMasks, RangeError, check_range};
 use mizzen_scheduler::Configuration;
 use mizzen_value::Value;
@@ -106,6 +107,9 @@ pub(crate) enum UpError {
     /// Real containers cannot run.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+    /// What the node leaves on the machine could not be removed later.
+    #[error("cannot record the node: {0}")]
+    Record(#[source] PkiError),
     /// The server cannot be composed.
     #[error(transparent)]
     Compose(#[from] ComposeError),
@@ -185,6 +189,11 @@ impl Up {
         self.server.authentication.limit_anonymous_to_health();
         let n_nodes = self.n_nodes();
         let real_node = check_runtime(&self.runtime)?;
+        if let (Some(cluster), Some(node)) = (&self.server.cluster, &real_node) {
+            cluster
+                .record_node(node.cri.traces())
+                .map_err(UpError::Record)?;
+        }
         let scheduler = match &self.scheduler_config {
             Some(file) => {
                 scheduler::read_configuration(file).map_err(|why| ComposeError::Configuration {

@@ -24,6 +24,8 @@ use crate::stats::{CgroupStats, CpuStats, MemoryStats};
 
 /// The cgroup of all pods.
 const ROOT: &str = "kubepods";
+/// The name of version 2 where it is mounted beside the controllers of version 1.
+const UNIFIED: &str = "unified";
 /// The cgroups of QoS classes in it.
 const CLASSES: [&str; 3] = ["", "burstable", "besteffort"];
 /// What version 1 has for no limit: the largest number of whole pages.
@@ -101,6 +103,16 @@ impl Cgroups {
         Ok(())
     }
 
+    /// Removes the cgroups of all pods, unless one of another program is there.
+    pub(super) fn remove_root(&self) {
+        let Some(hierarchy) = self.written() else {
+            return;
+        };
+        for class in CLASSES.iter().rev() {
+            hierarchy.remove_empty(format!("/{ROOT}/{class}").trim_end_matches('/'));
+        }
+    }
+
     /// All pods together get what is allocatable to them, before eviction.
     pub(super) fn limit_all_pods(&self, allocatable: &Value) {
         let Some(hierarchy) = self.written() else {
@@ -152,7 +164,11 @@ impl Cgroups {
         }
         let (path, limits) = (self.pod_path(class, uid), resources::of_pod(pod));
         self.limits.lock().insert(uid.into(), limits);
-        hierarchy.make(&path, Some(&limits))
+        hierarchy.make(&path, Some(&limits)).or_else(|_| {
+            // Another node, which has gone, may have removed the cgroup of all pods.
+            self.make_root()?;
+            hierarchy.make(&path, Some(&limits))
+        })
     }
 
     /// Changes the limits of a pod's cgroup to those of its resources. With `keeps_more`, those that
@@ -296,7 +312,11 @@ impl Hierarchy {
             }
         }
         match by_controller.contains_key("memory") && by_controller.contains_key("cpu") {
-            true => Some(Hierarchy::V1(by_controller)),
+            true => {
+                // Runtimes make cgroups of containers there, too, which are removed with the pod's.
+                by_controller.extend(unified.map(|place| (UNIFIED.to_owned(), place)));
+                Some(Hierarchy::V1(by_controller))
+            }
             false => unified.map(Hierarchy::V2),
         }
     }
@@ -366,14 +386,26 @@ impl Hierarchy {
         }
     }
 
-    /// Removes a cgroup and those below it, which have no processes.
-    fn remove(&self, path: &str) {
+    /// The directories of a cgroup in all controllers.
+    fn dirs(&self, path: &str) -> impl Iterator<Item = PathBuf> {
         let roots: Vec<&PathBuf> = match self {
             Hierarchy::V1(mounts) => mounts.values().collect(),
             Hierarchy::V2(root) => vec![root],
         };
-        for root in roots {
-            let dir = root.join(path.trim_start_matches('/'));
+        let path = path.trim_start_matches('/').to_owned();
+        roots.into_iter().map(move |root| root.join(&path))
+    }
+
+    /// Removes a cgroup, unless others are below it.
+    fn remove_empty(&self, path: &str) {
+        for dir in self.dirs(path) {
+            let _ = fs::remove_dir(dir);
+        }
+    }
+
+    /// Removes a cgroup and those below it, which have no processes.
+    fn remove(&self, path: &str) {
+        for dir in self.dirs(path) {
             if let Err(error) = remove_tree(&dir)
                 && error.kind() != io::ErrorKind::NotFound
             {
@@ -525,6 +557,7 @@ mod tests {
         };
         assert_eq!(mounts["cpuacct"], Path::new("/sys/fs/cgroup/cpu,cpuacct"));
         assert_eq!(mounts["memory"], Path::new("/sys/fs/cgroup/memory"));
+        assert_eq!(mounts[UNIFIED], Path::new("/sys/fs/cgroup/unified"));
         assert_eq!(
             Hierarchy::from_mounts("1 2 0:3 / /proc rw - proc proc rw\n"),
             None

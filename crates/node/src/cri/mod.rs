@@ -22,6 +22,7 @@
 //! | `container_gc` | which containers, sandboxes and directories are collected |
 //! | `log_rotation` | logs by size |
 //! | `preflight` | what the machine lacks |
+//! | `purge` | the removal of all that a node has made |
 //! | `machine` | capacity and name of the machine |
 //! | `cgroup`, `resources` | the cgroups of pods, and their limits |
 //! | `stats` | the figures of the machine and its pods |
@@ -50,6 +51,7 @@ mod machine;
 mod network;
 mod preflight;
 mod prober;
+mod purge;
 mod relist;
 mod resolver;
 mod resources;
@@ -82,6 +84,7 @@ use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
 pub use preflight::Unprepared;
+pub use purge::{NodeTraces, PurgeError};
 use tokio::sync::Semaphore;
 
 use crate::moment::Moment;
@@ -221,6 +224,10 @@ impl CriRuntime {
             stats: StatsCache::default(),
             memory: machine::memory(),
         });
+        if let Err(error) = purge::mark_root(&node.paths, &node.node) {
+            let dir = node.paths.root.display();
+            tracing::warn!(%error, %dir, "cannot write to the directory of the node");
+        }
         node.read_features().await;
         let adopted = node.adopt().await;
         adopted.map_err(|source| ConnectError::Call {

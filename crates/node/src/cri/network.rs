@@ -8,7 +8,7 @@ use mizzen_value::{Value, json, value};
 use super::CriNode;
 
 /// The file that is written.
-const FILE: &str = "10-mizzen.conflist";
+pub(super) const FILE: &str = "10-mizzen.conflist";
 /// The name of the network, of which addresses are recorded by `host-local`.
 const NAME: &str = "mizzen";
 
@@ -41,6 +41,11 @@ pub(super) fn is_own(dir: &Path) -> bool {
     dir.join(FILE).is_file()
 }
 
+/// The network of a node.
+pub(super) fn name(node: &str) -> String {
+    format!("{NAME}-{node}")
+}
+
 /// The bridge of a node. Several nodes may share a machine.
 pub(super) fn bridge(node: &str) -> String {
     format!("mizzen-{:06x}", crate::digest(node) & 0xff_ffff)
@@ -68,7 +73,7 @@ fn configuration(node: &str, pod_cidr: &str) -> Value {
     };
     value!({
         "cniVersion": "0.4.0",
-        "name": (format!("{NAME}-{node}")),
+        "name": (name(node)),
         "plugins": [
             {
                 "type": "bridge",

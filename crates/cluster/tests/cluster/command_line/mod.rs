@@ -7,6 +7,7 @@ mod contexts;
 mod documentation;
 mod images;
 mod output;
+mod real_nodes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
