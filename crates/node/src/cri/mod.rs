@@ -388,6 +388,10 @@ impl ContainerRuntime for CriRuntime {
         self.0.ensure_sandbox(pod, volumes)
     }
 
+    fn has_sandbox(&self, pod: &Value) -> bool {
+        self.0.has_sandbox(pod)
+    }
+
     fn update_volumes(&self, pod: &Value, volumes: VolumeContents) {
         self.0.clone().update_volumes(pod, volumes);
     }

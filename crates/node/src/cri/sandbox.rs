@@ -109,6 +109,18 @@ impl CriNode {
         }
     }
 
+    /// Whether a pod has a sandbox, or one is being made.
+    pub(super) fn has_sandbox(&self, pod: &Value) -> bool {
+        let pods = self.pods.lock();
+        let record = pods.get(pod["metadata"]["uid"].str());
+        record.is_some_and(|record| match &record.sandbox.phase {
+            SandboxPhase::Creating { .. }
+            | SandboxPhase::Ready { .. }
+            | SandboxPhase::Stopping { .. } => true,
+            SandboxPhase::None | SandboxPhase::Lost { .. } | SandboxPhase::Stopped { .. } => false,
+        })
+    }
+
     async fn create_sandbox(
         self: Arc<Self>,
         pod: Value,

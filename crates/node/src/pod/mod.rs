@@ -15,6 +15,7 @@ mod pull;
 pub mod references;
 mod restart_all;
 mod restore;
+mod sandbox;
 pub mod spec;
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,7 @@ use references::{Found, ObjectKey, ReferencedObjects};
 
 use crate::eviction::Eviction;
 use crate::moment::{Moment, earlier, from_value, seconds};
-use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime, SandboxState};
+use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime};
 
 /// The most consecutive steps at one moment.
 const MOST_STEPS: usize = 1000;
@@ -55,6 +56,8 @@ pub struct PodState {
     pub eviction: Option<PodEviction>,
     /// Its pod IP, once it has one.
     pub address: Str,
+    /// Whether it has a sandbox in which containers can start; `None` if the runtime makes none.
+    pub has_sandbox: Option<bool>,
     /// When the node accepted it.
     pub began: Moment,
     /// Whether all its containers are being restarted.
@@ -231,6 +234,7 @@ impl PodState {
             resize_pending: None,
             eviction: None,
             address: Str::default(),
+            has_sandbox: None,
             began: now,
             is_restarting_all: false,
             deletion: None,
@@ -311,32 +315,6 @@ impl PodState {
                 .update_volumes(sync.pod, sync.volumes(referenced));
         }
         referenced.is_some()
-    }
-
-    /// Ensures that there is a sandbox.
-    fn sandbox_ready(&mut self, sync: &mut SyncContext) -> bool {
-        let state = {
-            let volumes = || sync.volumes(self.referenced.as_deref());
-            sync.runtime.sandbox(sync.pod, &volumes)
-        };
-        let events = sync.runtime.take_events(sync.pod).into_iter();
-        sync.events.extend(events.map(|note| PodEvent {
-            path: String::new(),
-            note,
-        }));
-        match state {
-            SandboxState::Pending => false,
-            SandboxState::Ready { address: None } => true,
-            SandboxState::Ready {
-                address: Some(address),
-            } => {
-                if !sync.pod["spec"]["hostNetwork"].bool() {
-                    sync.address = address.clone();
-                }
-                self.address = address;
-                true
-            }
-        }
     }
 
     /// Adds containers that were added to the pod, such as ephemeral ones.

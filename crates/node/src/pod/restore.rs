@@ -31,6 +31,7 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         resize_pending: None,
         eviction: None,
         address: status["podIP"].str().into(),
+        has_sandbox: runtime.runs_processes().then(|| runtime.has_sandbox(pod)),
         began: from_past(&status["startTime"], now).unwrap_or(now),
         is_restarting_all: false,
         deletion: None,

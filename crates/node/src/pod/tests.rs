@@ -886,6 +886,38 @@ fn the_whole_status_is_as_a_kubelet_writes_it() {
     assert_eq!(json::to_string(&status), expected);
 }
 
+#[test]
+fn the_address_of_a_new_sandbox_replaces_the_old_one() {
+    let mut play = Play::new("", WEB);
+    play.until(1_000);
+    let host = Host {
+        address: "127.0.0.1".into(),
+        scheme: "simulated".into(),
+    };
+    play.pod.address = "10.0.0.10".into();
+    let patch = |play: &Play| status::patch(&play.pod, &play.object, &host, play.now);
+    assert_eq!(
+        patch(&play),
+        None,
+        "a simulated pod keeps what its status has"
+    );
+    play.pod.has_sandbox = Some(true);
+    let status = &patch(&play).unwrap()["status"];
+    assert_eq!(status["podIP"].str(), "10.0.0.10");
+    assert_eq!(
+        json::to_string(&status["podIPs"]),
+        r#"[{"ip":"10.0.0.10"},{"ip":"10.0.0.9","$patch":"delete"}]"#
+    );
+    let mut view = play.object.clone();
+    status::apply(&play.pod, &mut view, &host, play.now);
+    assert_eq!(
+        json::to_string(&view["status"]["podIPs"]),
+        r#"[{"ip":"10.0.0.10"}]"#
+    );
+    play.object.entry("spec").set("hostNetwork", true);
+    assert_eq!(patch(&play), None, "it stays on the host network");
+}
+
 fn sort(value: &mut Value) {
     match value {
         Value::Map(map) => {

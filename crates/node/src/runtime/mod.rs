@@ -147,6 +147,11 @@ pub trait ContainerRuntime: Send + Sync {
         SandboxState::Ready { address: None }
     }
 
+    /// Whether a pod has a sandbox, or one is being made. Without one its containers have ended.
+    fn has_sandbox(&self, _pod: &Value) -> bool {
+        true
+    }
+
     /// The files of a pod's volumes may have changed.
     fn update_volumes(&self, _pod: &Value, _volumes: VolumeContents) {}
 

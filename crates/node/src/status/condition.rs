@@ -184,8 +184,12 @@ fn condition(name: &str, condition_value: ConditionValue, object: &Value, now: M
     condition
 }
 
-/// Whether the pod has a sandbox with an IP.
+/// Whether the pod has a sandbox with an IP. Where there are no sandboxes, a container that was made
+/// has one.
 pub(super) fn has_sandbox(pod: &PodState) -> bool {
+    if let Some(has_sandbox) = pod.has_sandbox {
+        return has_sandbox;
+    }
     let was_made =
         |state: &Option<ContainerPhase>| !matches!(state, None | Some(ContainerPhase::Creating));
     pod.containers.iter().any(|container| {

@@ -28,7 +28,7 @@ pub(crate) struct Host {
 
 /// The strategic merge patch that brings a pod's status up to date; `None` if it is.
 pub(crate) fn patch(pod: &PodState, object: &Value, host: &Host, now: Moment) -> Option<Value> {
-    let status = match &pod.failure {
+    let mut status = match &pod.failure {
         Some(failure) if failure.rejected => {
             rejected(&failure.reason, &failure.message, object, now)
         }
@@ -37,6 +37,7 @@ pub(crate) fn patch(pod: &PodState, object: &Value, host: &Host, now: Moment) ->
     if is_up_to_date(&status, &object["status"]) {
         return None;
     }
+    delete_old_addresses(&mut status, object);
     Some(value!({ "metadata": { "uid": (object["metadata"]["uid"].clone()) }, "status": status }))
 }
 
@@ -135,17 +136,38 @@ fn set_reason(status: &mut Value, pod: &PodState, object: &Value, phase: &str) {
     }
 }
 
+/// The address, if the API does not have it. Kubernetes: that of a new sandbox replaces the old one;
+/// on the host network it stays as it was first set (kubelet_pods.go).
 fn set_address(status: &mut Value, pod: &PodState, object: &Value, host: &Host) {
     let known = object["status"]["podIP"].str();
-    let address = match object["spec"]["hostNetwork"].bool() {
-        true => &host.address,
-        false => &pod.address,
+    let (address, is_new) = match (object["spec"]["hostNetwork"].bool(), pod.has_sandbox) {
+        (true, _) => (&host.address, known.is_empty()),
+        (false, None) => (
+            &pod.address,
+            known.is_empty() && condition::has_sandbox(pod),
+        ),
+        (false, Some(has_sandbox)) => (&pod.address, has_sandbox && known != pod.address.as_str()),
     };
-    let is_there = object["spec"]["hostNetwork"].bool() || condition::has_sandbox(pod);
-    if known.is_empty() && !address.is_empty() && is_there {
+    if is_new && !address.is_empty() {
         status.set("podIP", address);
         status.set("podIPs", vec![value!({ "ip": address })]);
     }
+}
+
+/// Lists are merged by address: without this the old ones would stay.
+fn delete_old_addresses(status: &mut Value, object: &Value) {
+    if status["podIPs"].is_null() {
+        return;
+    }
+    let new = status["podIP"].clone();
+    let old = object["status"]["podIPs"].list().iter();
+    let old = old.filter(|known| known["ip"] != new);
+    let deleted = old.map(|known| value!({ "ip": (known["ip"].clone()), "$patch": "delete" }));
+    let all: Vec<Value> = [value!({ "ip": (new.clone()) })]
+        .into_iter()
+        .chain(deleted)
+        .collect();
+    status.set("podIPs", all);
 }
 
 fn set_resources(status: &mut Value, object: &Value) {

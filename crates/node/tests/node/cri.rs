@@ -26,6 +26,7 @@ use mizzen_cri::messages::{
 use mizzen_node::cri::{ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy};
 use mizzen_node::runtime::{ContainerRuntime as _, Exec, Stdio};
 use mizzen_node::{Options, Serving, StaticPodSource};
+use mizzen_object::condition::is_true;
 use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::resource::{CONFIG_MAPS, NODES, PODS, SECRETS};
 use mizzen_sdk::{Key, Object};
@@ -454,6 +455,14 @@ async fn images_come_by_their_pull_policy() {
     assert_eq!(
         waiting["message"].str(),
         "Container image \"127.0.0.1:1/none:1\" is not present with pull policy of Never"
+    );
+    // Its sandbox is there before any container is.
+    let address = pod["status"]["podIP"].str();
+    assert!(address.starts_with("10.213.4."), "{address}");
+    let conditions = &pod["status"]["conditions"];
+    assert!(
+        is_true(conditions, "PodReadyToStartContainers"),
+        "{conditions:?}"
     );
     // Nothing listens at that port of this machine.
     node.run(
