@@ -67,6 +67,8 @@ pub struct ContainerState {
     /// The inputs of the previous instance.
     pub last_inputs: Option<Arc<Inputs>>,
     is_stopping: bool,
+    /// When it was seen that its instance has ended.
+    end_seen: Moment,
     /// Whether it is stopped to be started with its new image.
     pub(super) is_replaced: bool,
     pub(super) changes_at: Option<Moment>,
@@ -104,6 +106,7 @@ impl ContainerState {
             inputs: None,
             last_inputs: None,
             is_stopping: false,
+            end_seen: Moment::default(),
             is_replaced: false,
             changes_at: None,
         }
@@ -183,6 +186,7 @@ impl ContainerState {
         }
         if self.end().is_some() {
             self.body = None;
+            self.end_seen = sync.now;
         }
     }
 
@@ -235,7 +239,8 @@ impl ContainerState {
             Some(ContainerPhase::Ended(end))
                 if spec::restarts(sync.pod, spec, self.role, end.code) =>
             {
-                let finished = end.finished.unwrap_or(sync.now);
+                // The runtime may have lost it.
+                let finished = end.finished.unwrap_or(self.end_seen);
                 self.restart(spec, finished, referenced, sync)
             }
             _ => false,

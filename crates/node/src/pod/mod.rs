@@ -58,6 +58,8 @@ pub struct PodState {
     pub address: Str,
     /// Whether it has a sandbox in which containers can start; `None` if the runtime makes none.
     pub has_sandbox: Option<bool>,
+    /// Whether its containers have run, or may have, in a sandbox without which they start over.
+    needs_old_sandbox: bool,
     /// When the node accepted it.
     pub began: Moment,
     /// Whether all its containers are being restarted.
@@ -235,6 +237,7 @@ impl PodState {
             eviction: None,
             address: Str::default(),
             has_sandbox: None,
+            needs_old_sandbox: false,
             began: now,
             is_restarting_all: false,
             deletion: None,
@@ -418,14 +421,15 @@ impl PodState {
 
     /// Starts what should run: init containers one after the other, then all regular ones at once.
     fn keep_running(&mut self, sync: &mut SyncContext) -> bool {
+        // A pod that has just ended needs no new sandbox.
+        if self.is_done(sync.pod) {
+            return true;
+        }
         if !self.volumes_ready(sync) || !self.sandbox_ready(sync) {
             return false;
         }
         let mut acted = false;
-        let has_begun = self
-            .containers
-            .iter()
-            .any(|container| container.role == ContainerRole::Regular && container.n_starts > 0);
+        let has_begun = self.has_initialized();
         sync.image_volumes = std::mem::take(&mut self.image_volumes);
         for container in &mut self.containers {
             acted |= container.ensure_running(self.referenced.as_deref_mut(), sync);
@@ -442,6 +446,19 @@ impl PodState {
         }
         self.image_volumes = std::mem::take(&mut sync.image_volumes);
         acted || self.is_done(sync.pod)
+    }
+
+    /// Whether init containers and sidecars are over that regular containers wait for. Kubernetes:
+    /// those that have ended may be of an older sandbox (kuberuntime_container.go,
+    /// `computeInitContainerActions`).
+    fn has_initialized(&self) -> bool {
+        self.containers.iter().any(|container| {
+            let runs = matches!(
+                container.state,
+                Some(ContainerPhase::Running { .. } | ContainerPhase::Creating)
+            );
+            container.role == ContainerRole::Regular && runs
+        })
     }
 
     /// Stops what still runs: regular containers first, then sidecars from the last to the first.

@@ -371,11 +371,9 @@ impl PodState {
         let Some(referenced) = self.referenced.as_deref_mut() else {
             return true;
         };
-        if self
-            .containers
-            .iter()
-            .any(|container| container.n_starts > 0)
-        {
+        let has_begun = self.containers.iter().any(|it| it.n_starts > 0);
+        // A new sandbox has its volumes set up again.
+        if has_begun && sync.runtime.has_sandbox(sync.pod) {
             return true;
         }
         let failures = referenced.mount_failures(sync.pod);

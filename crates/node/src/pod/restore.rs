@@ -32,12 +32,15 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         eviction: None,
         address: status["podIP"].str().into(),
         has_sandbox: runtime.runs_processes().then(|| runtime.has_sandbox(pod)),
+        needs_old_sandbox: false,
         began: from_past(&status["startTime"], now).unwrap_or(now),
         is_restarting_all: false,
         deletion: None,
         referenced: None,
         image_volumes: ImageVolumes::default(),
     };
+    restored.needs_old_sandbox =
+        runtime.runs_processes() && restored.containers.iter().any(|it| it.n_starts > 0);
     if is_over && !restored.containers.iter().any(ContainerState::is_running) {
         restored.stage = PodStage::Finished;
     }

@@ -7,6 +7,7 @@ mod image_volumes;
 mod kills;
 mod probes;
 mod security;
+mod start_and_stop;
 mod static_pods;
 mod stats;
 mod volumes;

@@ -1,0 +1,124 @@
+//! When containers start: in a new sandbox.
+//!
+//! Containers append lines to a file of the machine, so that their order is seen.
+
+use std::fs;
+
+use mizzen_cri::CriClient;
+use mizzen_cri::messages::{ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest};
+use mizzen_object::condition::is_true;
+
+use super::RealNode;
+use crate::containerd::BUSYBOX;
+use crate::fixtures::events_of;
+
+/// A container with a shell script, beside the file.
+fn one(name: &str, script: &str, more: &str) -> String {
+    format!(
+        "{{name: {name}, image: '{BUSYBOX}', imagePullPolicy: Never, command: [sh, -c, '{script}'], \
+         volumeMounts: [{{name: out, mountPath: /out}}]{more}}}"
+    )
+}
+
+impl RealNode {
+    /// The volume `out` of a pod.
+    fn out(&self, pod: &str) -> String {
+        let dir = self.containerd.path("out").join(pod);
+        fs::create_dir_all(&dir).unwrap();
+        format!(
+            "volumes: [{{name: out, hostPath: {{path: '{}'}}}}]",
+            dir.display()
+        )
+    }
+
+    /// The lines of a pod.
+    fn lines(&self, pod: &str) -> String {
+        let file = self.containerd.path("out").join(pod).join("log");
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// Stops and removes the sandbox of a pod behind the agent's back.
+    async fn remove_sandbox(&self, pod: &str) {
+        let client = CriClient::connect(&self.containerd.endpoint())
+            .await
+            .unwrap();
+        let listed = client.call(ListPodSandboxRequest::default()).await.unwrap();
+        let mut sandboxes = listed.items.into_iter();
+        let sandbox = sandboxes.find(|it| it.metadata.as_ref().is_some_and(|it| it.name == pod));
+        let pod_sandbox_id = sandbox.unwrap().id;
+        let stop = StopPodSandboxRequest {
+            pod_sandbox_id: pod_sandbox_id.clone(),
+        };
+        client.call(stop).await.unwrap();
+        client
+            .call(RemovePodSandboxRequest { pod_sandbox_id })
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_sandbox_has_another_address_and_runs_init_containers_again() {
+    let Some(node) = RealNode::start("real-again", 61).await else {
+        return;
+    };
+    let containers = |init: &str, main: &str| {
+        let (init, main) = (one("first", init, ""), one("c", main, ""));
+        format!("initContainers: [{init}], containers: [{main}]")
+    };
+    let spec = containers(
+        "echo first >> /out/log",
+        "echo main >> /out/log; exec sleep 1000",
+    );
+    let more = format!("terminationGracePeriodSeconds: 2, {}", node.out("web"));
+    node.run("web", &format!("{spec}, {more}")).await;
+    let never = containers("true", "exec sleep 1000");
+    let more = format!(
+        "restartPolicy: Never, terminationGracePeriodSeconds: 2, {}",
+        node.out("never")
+    );
+    node.run("never", &format!("{never}, {more}")).await;
+    let before = node.until_pod("web", "Running ready=True").await;
+    let address = before["status"]["podIP"].str();
+    assert!(address.starts_with("10.213.61."), "{address}");
+
+    node.remove_sandbox("web").await;
+    let after = node
+        .until_pod("web", "Running ready=True first=Completed(0)+1 c=running+")
+        .await;
+    assert_eq!(node.lines("web"), "first main first main");
+    let status = &after["status"];
+    let new = status["podIP"].str();
+    assert!(new.starts_with("10.213.61.") && new != address, "{new}");
+    let addresses: Vec<&str> = status["podIPs"]
+        .list()
+        .iter()
+        .map(|it| it["ip"].str())
+        .collect();
+    assert_eq!(addresses, [new]);
+    assert!(is_true(&status["conditions"], "PodReadyToStartContainers"));
+    let changed =
+        "Normal SandboxChanged  Pod sandbox changed, it will be killed and re-created. x1";
+    node.until("the change is recorded", async |node| {
+        events_of(&node.cluster, "web")
+            .await
+            .iter()
+            .any(|event| event == changed)
+    })
+    .await;
+
+    // A pod that never restarts ends with its sandbox, and gets no other.
+    node.until_pod("never", "Running ready=True").await;
+    node.remove_sandbox("never").await;
+    node.until_pod("never", "Failed").await;
+    node.until("there is one sandbox", async |node| {
+        node.count().await.0 == 1
+    })
+    .await;
+    let events = events_of(&node.cluster, "never").await;
+    assert!(
+        !events.iter().any(|event| event.contains("SandboxChanged")),
+        "{events:#?}"
+    );
+}
