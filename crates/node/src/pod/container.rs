@@ -51,6 +51,8 @@ pub struct ContainerState {
     pub pull: ImagePull,
     /// The reason and the message of a volume that it mounts and whose image cannot be had now.
     pub volume_error: Option<Box<(&'static str, String)>>,
+    /// Whether it waits for an image, or for what its environment references, to start then.
+    is_preparing: bool,
     /// The image of its current instance by digest; empty if it is made up.
     pub image_id: Str,
     /// The IDs of the last instances by number, if the runtime gives them.
@@ -96,6 +98,7 @@ impl ContainerState {
             back_off: None,
             pull: ImagePull::default(),
             volume_error: None,
+            is_preparing: false,
             image_id: Str::default(),
             ids: Vec::new(),
             config_error: None,
@@ -222,6 +225,7 @@ impl ContainerState {
         sync: &mut SyncContext,
     ) -> bool {
         let spec = spec::container(sync.pod, &self.name);
+        self.is_preparing = false;
         if self.state.is_none() {
             return self.create(spec, referenced, sync);
         }
@@ -331,12 +335,21 @@ impl ContainerState {
         // A pulled image stays on the node.
         let is_pulled =
             self.n_starts > 0 && !self.is_changed(spec) && !sync.runtime.runs_processes();
-        let has_all = (is_pulled || self.images_ready(spec, referenced.as_deref_mut(), sync))
-            && self.environment_ready(spec, referenced.as_deref_mut(), sync);
+        let images_ready = is_pulled || self.images_ready(spec, referenced.as_deref_mut(), sync);
+        let has_all = images_ready && self.environment_ready(spec, referenced.as_deref_mut(), sync);
+        let has_failed = self.pull.waiting().is_some()
+            || self.volume_error.is_some()
+            || self.config_error.is_some();
+        self.is_preparing = !has_all && (self.pull.is_pulling() || !has_failed);
         if has_all {
             self.start(spec, referenced.as_deref(), sync);
         }
         has_all
+    }
+
+    /// Whether it starts now, so that the next container of the pod has to wait.
+    pub(super) fn is_starting(&self) -> bool {
+        self.is_preparing || self.state == Some(ContainerPhase::Creating)
     }
 
     /// Whether the images of its volumes and its own are present.
@@ -593,6 +606,7 @@ impl ContainerState {
         self.pull.cancel();
         (self.volume_error, self.config_error) = (None, None);
         self.is_replaced = false;
+        self.is_preparing = false;
         if self.state == Some(ContainerPhase::Creating) {
             if let Some(body) = &mut self.body {
                 body.cancel();

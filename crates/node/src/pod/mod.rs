@@ -419,7 +419,9 @@ impl PodState {
         acted
     }
 
-    /// Starts what should run: init containers one after the other, then all regular ones at once.
+    /// Starts what should run: init containers until each has completed, then the regular ones.
+    /// Kubernetes: a container starts once the one before it has its image, runs, and has run its
+    /// postStart hook (kuberuntime_manager.go, `SyncPod`). A simulated start takes no time.
     fn keep_running(&mut self, sync: &mut SyncContext) -> bool {
         // A pod that has just ended needs no new sandbox.
         if self.is_done(sync.pod) {
@@ -440,7 +442,7 @@ impl PodState {
                 }
                 _ => true,
             };
-            if !may_go_on {
+            if !may_go_on || sync.runtime.runs_processes() && container.is_starting() {
                 break;
             }
         }

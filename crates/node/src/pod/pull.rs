@@ -135,6 +135,11 @@ impl ImagePull {
         self.failed.as_ref().map(|failed| failed.waiting())
     }
 
+    /// Whether it is being pulled.
+    pub(super) fn is_pulling(&self) -> bool {
+        self.is_pulling
+    }
+
     /// Pulls the image with back-off, unless it is present.
     pub(super) fn sync(
         &mut self,

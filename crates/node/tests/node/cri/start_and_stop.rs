@@ -1,4 +1,4 @@
-//! When containers start: in a new sandbox.
+//! When containers start: in order, and in a new sandbox.
 //!
 //! Containers append lines to a file of the machine, so that their order is seen.
 
@@ -18,6 +18,11 @@ fn one(name: &str, script: &str, more: &str) -> String {
         "{{name: {name}, image: '{BUSYBOX}', imagePullPolicy: Never, command: [sh, -c, '{script}'], \
          volumeMounts: [{{name: out, mountPath: /out}}]{more}}}"
     )
+}
+
+/// A hook that appends a line.
+fn hook(name: &str, script: &str) -> String {
+    format!(", lifecycle: {{{name}: {{exec: {{command: [sh, -c, '{script}']}}}}}}")
 }
 
 impl RealNode {
@@ -121,4 +126,34 @@ async fn a_new_sandbox_has_another_address_and_runs_init_containers_again() {
         !events.iter().any(|event| event.contains("SandboxChanged")),
         "{events:#?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_starts_after_the_hook_of_the_one_before() {
+    let Some(node) = RealNode::start("real-order", 62).await else {
+        return;
+    };
+    let started = hook("postStart", "sleep 1; echo hook >> /out/log");
+    let containers = [
+        one("a", "echo a >> /out/log; exec sleep 1000", &started),
+        one("b", "echo b >> /out/log; exec sleep 1000", ""),
+    ];
+    let more = format!("terminationGracePeriodSeconds: 2, {}", node.out("web"));
+    node.run(
+        "web",
+        &format!("containers: [{}], {more}", containers.join(", ")),
+    )
+    .await;
+    node.until_pod("web", "Running ready=True").await;
+    assert_eq!(node.lines("web"), "a hook b");
+    // A container that cannot start does not hold the next one.
+    let none = "{name: a, image: 'mizzen.test/none:1', imagePullPolicy: Never}";
+    let next = one("b", "exec sleep 1000", "");
+    node.run(
+        "next",
+        &format!("containers: [{none}, {next}], {}", node.out("next")),
+    )
+    .await;
+    node.until_pod("next", "a=ErrImageNeverPull b=running")
+        .await;
 }
