@@ -11,6 +11,7 @@
 mod handle;
 mod node_table;
 mod read;
+mod removed;
 mod resize;
 mod static_pods;
 mod timers;
@@ -46,6 +47,7 @@ use crate::settings::NodeSettings;
 use crate::status::{self, Host};
 use node_table::NodeTable;
 use read::{ContentCache, ReadContext, ReadObjects, TokenCache, read_objects};
+use removed::RemovedPod;
 use resize::AllocatedResources;
 use static_pods::{MirrorWritten, StaticPodTable};
 use usage::{NodeMeter, PodMeter};
@@ -65,6 +67,7 @@ pub(crate) struct Agent {
     pods: Informer<Object>,
     nodes_here: NodeTable,
     worker: HashMap<Key, PodWorker>,
+    removed: Vec<RemovedPod>,
     timers: Timers<Key>,
     writes: JoinSet<PodWriteResult>,
     reads: JoinSet<ReadObjects>,
@@ -84,6 +87,9 @@ struct PodWorker {
     uid: Box<str>,
     node: Str,
     pod: PodState,
+    /// The pod of the last sync, by which containers are stopped when the API has it no more; `None` if
+    /// containers are no processes.
+    object: Option<Arc<Object>>,
     /// The resources that it has, which a resize changes.
     allocated: AllocatedResources,
     /// Its share of the node, until it is finished.
@@ -135,6 +141,7 @@ impl Agent {
             settings,
             pods,
             worker: HashMap::new(),
+            removed: Vec::new(),
             timers: Timers::default(),
             writes: JoinSet::new(),
             reads: JoinSet::new(),
@@ -197,6 +204,8 @@ impl Agent {
                 .is_some_and(|worker| worker.next_sync == Some(at))
             {
                 self.sync(&key);
+            } else {
+                self.sync_removed(&key);
             }
         }
     }
@@ -334,6 +343,7 @@ impl Agent {
 
     /// Syncs a pod, unless it has to wait.
     fn sync(&mut self, key: &Key) {
+        self.sync_removed(key);
         let stored = self.pods.store().get(key);
         let uid: Box<str> = match (self.static_pods.pods.get(key), &stored) {
             (Some(pod), _) => pod.object.uid().into(),
@@ -379,7 +389,7 @@ impl Agent {
         }
     }
 
-    fn sync_now(&mut self, key: &Key, object: &Object) -> SyncOutcome {
+    fn sync_now(&mut self, key: &Key, object: &Arc<Object>) -> SyncOutcome {
         let now = self.settings.now();
         let is_static = self.static_pods.pods.contains_key(key);
         let mirror = self.mirror_uid(key);
@@ -390,6 +400,11 @@ impl Agent {
         let Some(worker) = self.worker.get_mut(key) else {
             return SyncOutcome::Unchanged;
         };
+        worker.object = self
+            .settings
+            .runtime
+            .runs_processes()
+            .then(|| object.clone());
         let allocated = worker.allocate(object, &mut self.nodes_here);
         let object = &*allocated;
         // A resize changes the pod's share of the node.
@@ -495,6 +510,7 @@ impl Agent {
             uid: object.uid().into(),
             node: name.into(),
             pod,
+            object: None,
             allocated: AllocatedResources::restored(object),
             share,
             wrote: Version::default(),
@@ -536,6 +552,7 @@ impl Agent {
         }
         let mut uids = self.settings.uids_here(&self.pods);
         uids.extend(self.static_uids());
+        uids.extend(self.removed_uids());
         self.settings.runtime.remove_orphans(&uids);
     }
 
@@ -548,7 +565,7 @@ impl Agent {
         }
         self.nodes_here.free(&worker.node, &worker.pod.address);
         self.tokens.forget(&worker.uid);
-        self.settings.runtime.remove_pod(&worker.uid);
+        self.remove(key, worker);
     }
 
     fn record_events(&self, object: &Object, events: Vec<PodEvent>) {

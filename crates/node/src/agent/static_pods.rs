@@ -18,9 +18,9 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 use tokio::time::sleep;
 
+use super::removed::terminate;
 use super::{Agent, INITIAL_BACKOFF, MAX_BACKOFF};
-use crate::moment::to_value;
-use crate::pod::{PodStage, spec};
+use crate::pod::PodStage;
 use crate::static_pods::{is_mirror, is_mirror_of, mirror_pod};
 
 /// A pod from a file.
@@ -65,7 +65,7 @@ impl Agent {
             .into_iter()
             .map(|pod| (Key::new(pod.namespace(), pod.name()), pod))
             .collect();
-        let now = to_value(self.settings.now());
+        let now = self.settings.now();
         for (key, known) in &mut self.static_pods.pods {
             let next = wanted.remove(key);
             let is_same = next
@@ -76,7 +76,7 @@ impl Agent {
                 continue;
             }
             known.next = next;
-            known.terminate(&now);
+            terminate(&mut known.object, now);
         }
         let new = wanted.into_iter().map(|(key, object)| {
             let pod = StaticPod { object, next: None };
@@ -225,20 +225,6 @@ impl StaticPod {
     /// Whether it is not being stopped.
     fn is_running(&self) -> bool {
         self.object["metadata"]["deletionTimestamp"].is_null()
-    }
-
-    /// Stops it within its own grace period.
-    fn terminate(&mut self, now: &Value) {
-        if !self.is_running() {
-            return;
-        }
-        let grace = spec::grace(&self.object).as_secs();
-        let metadata = self.object.entry("metadata");
-        metadata.set("deletionTimestamp", now.clone());
-        metadata.set(
-            "deletionGracePeriodSeconds",
-            i64::try_from(grace).unwrap_or(i64::MAX),
-        );
     }
 }
 

@@ -34,7 +34,7 @@ use crate::runtime::{
 };
 
 /// Kubernetes: the shortest time between SIGTERM and SIGKILL (kuberuntime_container.go).
-const MIN_GRACE: Duration = Duration::from_secs(2);
+pub(super) const MIN_GRACE: Duration = Duration::from_secs(2);
 /// How long a failed stop waits before it is tried again.
 const RETRY: Duration = Duration::from_secs(2);
 /// How long a failed resize waits before it is tried again.
@@ -661,7 +661,7 @@ impl CriNode {
         }
     }
 
-    async fn stop_by_id(&self, id: &str, grace: Duration) -> Result<(), CallError> {
+    pub(super) async fn stop_by_id(&self, id: &str, grace: Duration) -> Result<(), CallError> {
         let stop = StopContainerRequest {
             container_id: id.into(),
             timeout: grace.as_millis().div_ceil(1000) as i64,

@@ -366,7 +366,7 @@ impl ContainerRuntime for CriRuntime {
         // The directory of an orphan is removed after its sandbox.
         let known = uids.iter().chain(&orphans).cloned().collect();
         for uid in &orphans {
-            self.0.clone().remove_pod(uid);
+            self.0.clone().remove_orphan(uid);
         }
         self.0.clone().remove_directories(known);
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mizzen_cri::CallError;
 use mizzen_cri::messages::{
     PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StopPodSandboxRequest,
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use super::container::{ContainerCell, MIN_GRACE};
 use super::volumes::{self, VolumeState};
 use super::{CriNode, config, resolver};
 use crate::pod::inputs::VolumeContents;
@@ -363,6 +365,32 @@ impl CriNode {
             }
             sleep(RETRY).await;
         }
+    }
+
+    /// Stops the containers of a pod of which nothing but the runtime knows, and removes it.
+    /// Kubernetes: without its specification it has the shortest grace period, and no hooks
+    /// (kubelet.go, `SyncTerminatingRuntimePod`).
+    pub(super) fn remove_orphan(self: Arc<Self>, uid: &str) {
+        let running: Vec<Arc<ContainerCell>> = {
+            let pods = self.pods.lock();
+            let cells = pods.get(uid).into_iter().flat_map(|it| &it.containers);
+            let running = cells.filter(|cell| cell.state.lock().phase.is_running());
+            running.cloned().collect()
+        };
+        let uid = uid.to_owned();
+        tokio::spawn(async move {
+            let stops = running.into_iter().map(|cell| {
+                let node = self.clone();
+                async move {
+                    let id = cell.state.lock().id.clone();
+                    if let Err(error) = node.stop_by_id(&id, MIN_GRACE).await {
+                        tracing::warn!(%error, container = %id, "cannot stop an orphan");
+                    }
+                }
+            });
+            join_all(stops).await;
+            self.remove_pod(&uid);
+        });
     }
 
     /// Removes all that is left of a pod.

@@ -1,4 +1,4 @@
-//! When containers start: in order, and in a new sandbox.
+//! When containers start and stop: in order, in a new sandbox, and of pods that the API has no more.
 //!
 //! Containers append lines to a file of the machine, so that their order is seen.
 
@@ -10,7 +10,7 @@ use mizzen_object::condition::is_true;
 
 use super::RealNode;
 use crate::containerd::BUSYBOX;
-use crate::fixtures::events_of;
+use crate::fixtures::{delete_pod, events_of, get_pod, show};
 
 /// A container with a shell script, beside the file.
 fn one(name: &str, script: &str, more: &str) -> String {
@@ -23,6 +23,13 @@ fn one(name: &str, script: &str, more: &str) -> String {
 /// A hook that appends a line.
 fn hook(name: &str, script: &str) -> String {
     format!(", lifecycle: {{{name}: {{exec: {{command: [sh, -c, '{script}']}}}}}}")
+}
+
+/// A script that ends when it is asked to, with a line.
+fn until_stopped(name: &str, pause: u32) -> String {
+    format!(
+        "trap \"sleep {pause}; echo {name} >> /out/log; exit 0\" TERM; while true; do sleep 0.1; done"
+    )
 }
 
 impl RealNode {
@@ -156,4 +163,56 @@ async fn a_container_starts_after_the_hook_of_the_one_before() {
     .await;
     node.until_pod("next", "a=ErrImageNeverPull b=running")
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_deleted_by_force_gets_its_hook_and_sigterm() {
+    let Some(mut node) = RealNode::start("real-force", 64).await else {
+        return;
+    };
+    let stopping = hook("preStop", "echo hook >> /out/log");
+    let spec = format!(
+        "containers: [{}]",
+        one("c", &until_stopped("stopped", 0), &stopping)
+    );
+    let more = format!("terminationGracePeriodSeconds: 60, {}", node.out("web"));
+    node.run("web", &format!("{spec}, {more}")).await;
+    node.until_pod("web", "Running ready=True").await;
+    delete_pod(&node.cluster, "web", Some(0)).await;
+    // Another pod may have its name at once.
+    let more = format!("terminationGracePeriodSeconds: 2, {}", node.out("again"));
+    let again = one("c", "exec sleep 1000", "");
+    node.run("web", &format!("containers: [{again}], {more}"))
+        .await;
+    node.until("the container was stopped", async |node| {
+        node.lines("web") == "hook stopped"
+    })
+    .await;
+    node.until_pod("web", "Running ready=True").await;
+    node.until("the old sandbox is removed", async |node| {
+        node.count().await == (1, 1)
+    })
+    .await;
+    let events = events_of(&node.cluster, "web").await;
+    let killing = "Normal Killing spec.containers{c} Stopping container c x1";
+    assert!(events.iter().any(|event| event == killing), "{events:#?}");
+
+    // Without its specification it has two seconds, and no hook.
+    let spec = format!(
+        "containers: [{}]",
+        one("c", &until_stopped("stopped", 0), &stopping)
+    );
+    let more = format!("terminationGracePeriodSeconds: 60, {}", node.out("orphan"));
+    node.run("orphan", &format!("{spec}, {more}")).await;
+    node.until_pod("orphan", "Running ready=True").await;
+    node.cluster.restart_with(|builder| builder.nodes(0)).await;
+    delete_pod(&node.cluster, "orphan", Some(0)).await;
+    node.run_agent().await;
+    node.until("the orphan is removed", async |node| {
+        node.count().await == (1, 1)
+    })
+    .await;
+    assert_eq!(node.lines("orphan"), "stopped");
+    let web = get_pod(&node.cluster, "web").await;
+    assert!(show(&web).contains("c=running"), "{}", show(&web));
 }

@@ -206,15 +206,17 @@ async fn a_pod_waits_for_its_claim_and_sees_its_directory() {
     fs::write(dir.join("file"), "kept").unwrap();
     create_bound(&node, "early", &format!("{local}, {}", only_on(node.name))).await;
     let spec = with_claim(sleep, "claimName: early");
+    let grace = "terminationGracePeriodSeconds: 2";
     let group = "securityContext: {runAsUser: 1000, fsGroup: 2000}";
-    node.run("writer", &format!("{spec}, {group}")).await;
+    node.run("writer", &format!("{spec}, {group}, {grace}"))
+        .await;
     node.until_pod("writer", "ready=True c=running").await;
     let write = "cat /data/file; echo more > /data/new";
     assert_eq!(node.sh("writer", write).await, "kept");
     let new = fs::metadata(dir.join("new")).unwrap();
     assert_eq!((new.uid(), new.gid()), (1000, 2000));
     let read_only = with_claim(sleep, "claimName: early, readOnly: true");
-    node.run("reader", &read_only).await;
+    node.run("reader", &format!("{read_only}, {grace}")).await;
     node.until_pod("reader", "ready=True c=running").await;
     let (_, err, code) = node.exec("reader", "touch /data/x", "").await;
     assert!(code != 0 && err.contains("Read-only"), "{err}");
@@ -267,7 +269,8 @@ async fn a_claim_gets_a_directory_that_grows_and_goes_with_it() {
          subPathExpr: $(WHO)}], env: [{name: WHO, value: me}]",
     );
     let spec = format!(
-        "{container}, volumes: [{{name: data, persistentVolumeClaim: {{claimName: data}}}}, \
+        "{container}, terminationGracePeriodSeconds: 2, \
+         volumes: [{{name: data, persistentVolumeClaim: {{claimName: data}}}}, \
          {{name: own, ephemeral: {{volumeClaimTemplate: {{spec: {{{claim_spec}}}}}}}}}]"
     );
     // The scheduler selects the node.
