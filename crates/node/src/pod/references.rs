@@ -183,9 +183,14 @@ impl ReferencedObjects {
         found.is_some_and(|found| found.as_ref().is_ok_and(|contents| contents.is_final))
     }
 
-    /// Stores the objects that were read.
+    /// Stores the objects that were read. What could not be read now stays as it is known.
     pub fn store(&mut self, found: BTreeMap<ObjectKey, Found>) {
-        self.found.extend(found);
+        for (need, found) in found {
+            let known = self.found.get(&need);
+            if is_known(&need, &found) || !known.is_some_and(|known| is_known(&need, known)) {
+                self.found.insert(need, found);
+            }
+        }
         self.is_reading = false;
         self.n_readings += 1;
     }
@@ -505,6 +510,16 @@ impl<'a> ObjectReference<'a> {
     }
 }
 
+/// Whether an object was read, or is known not to exist.
+fn is_known((kind, name): &ObjectKey, found: &Found) -> bool {
+    match found {
+        Ok(_) => true,
+        // A claim that cannot be read is reported.
+        Err(_) if *kind == ReferenceKind::Claim => true,
+        Err(why) => *why == kind.is_missing(name),
+    }
+}
+
 fn hash_metadata(pod: &Value) -> u64 {
     let metadata = &pod["metadata"];
     let parts = ["labels", "annotations"].map(|part| json::to_string(&metadata[part]));
@@ -572,4 +587,38 @@ fn references(container: &Value) -> impl Iterator<Item = ObjectReference<'_>> {
                 of_volume: false,
             })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_value::value;
+
+    use super::*;
+    use crate::runtime::Simulated;
+
+    #[test]
+    fn a_value_is_kept_while_the_api_server_is_away_and_forgotten_with_its_object() {
+        let from = value!({ "configMapKeyRef": { "name": "x", "key": "k" } });
+        let container = value!({ "name": "c", "env": [{ "name": "K", "valueFrom": from }] });
+        let pod = value!({ "metadata": {}, "spec": { "containers": [(container.clone())] } });
+        let now = Moment::from_secs(10);
+        let mut referenced = ReferencedObjects::from_pod(&pod, now, &Simulated).unwrap();
+        let need: ObjectKey = (ReferenceKind::ConfigMap, "x".into());
+        let mut read = |found: Found| {
+            referenced.store([(need.clone(), found)].into());
+            let mut problems = references(&container);
+            problems.find_map(|one| referenced.problem(&one, &pod))
+        };
+        let away = || Err("failed to sync configmap cache".to_owned());
+        assert!(read(away()).is_some(), "there is no value yet");
+        let contents = Contents {
+            data: [("k".into(), "v".into())].into(),
+            ..Contents::default()
+        };
+        assert_eq!(read(Ok(Arc::new(contents))), None);
+        assert_eq!(read(away()), None);
+        let gone = ReferenceKind::ConfigMap.is_missing("x");
+        assert_eq!(read(Err(gone.clone())), Some(gone.clone()));
+        assert_eq!(read(away()), Some(gone), "what was deleted stays so");
+    }
 }
