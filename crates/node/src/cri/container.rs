@@ -16,9 +16,9 @@ use mizzen_cri::messages::{
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::container_gc::remove_log;
 use super::image::PullUser;
@@ -27,14 +27,12 @@ use super::sandbox::SandboxPhase;
 use super::service_address::{service_address, use_host_address};
 use super::{CriNode, bare_id, config, resources, volumes};
 use crate::moment::{Moment, past_wall, seconds};
-use crate::pod::spec;
+use crate::pod::spec::{self, SHORTEST_GRACE};
 use crate::runtime::{
     ContainerConfig, ContainerHandle, ContainerPhase, ContainerStatus, FoundContainer, ProbeResult,
     ProbeType, ResizeProgress, StopTimes, Termination,
 };
 
-/// Kubernetes: the shortest time between SIGTERM and SIGKILL (kuberuntime_container.go).
-pub(super) const MIN_GRACE: Duration = Duration::from_secs(2);
 /// How long a failed stop waits before it is tried again.
 const RETRY: Duration = Duration::from_secs(2);
 /// How long a failed resize waits before it is tried again.
@@ -55,6 +53,8 @@ pub(super) struct ContainerCell {
     pub probes: ProbeRuns,
     /// Ends the postStart hook of an instance that is cancelled.
     cancelled: Notify,
+    /// Whether it may be stopped now, after its preStop hook.
+    turn: watch::Sender<bool>,
 }
 
 /// What is known of an instance.
@@ -157,6 +157,7 @@ impl ContainerCell {
             state: Mutex::default(),
             probes: ProbeRuns::default(),
             cancelled: Notify::new(),
+            turn: watch::Sender::new(false),
         }
     }
 
@@ -196,6 +197,21 @@ impl CriContainer {
             spec: Some(Arc::new((config.pod.clone(), config.container.clone()))),
         }
     }
+
+    /// Stops the container once its turn has come, at `kill` at the latest.
+    fn stop_in_turn(&mut self, StopTimes { now, kill, .. }: StopTimes) {
+        let is_first = {
+            let mut state = self.cell.state.lock();
+            if !state.phase.is_running() || state.kill.is_some_and(|before| before <= kill) {
+                return;
+            }
+            state.kill.replace(kill).is_none()
+        };
+        let (node, cell) = (self.node.clone(), self.cell.clone());
+        let grace = kill.saturating_since(now);
+        let spec = self.spec.clone().filter(|_| is_first);
+        tokio::spawn(async move { node.stop_container(cell, grace, spec).await });
+    }
 }
 
 impl ContainerHandle for CriContainer {
@@ -213,18 +229,13 @@ impl ContainerHandle for CriContainer {
         }
     }
 
-    fn stop(&mut self, StopTimes { now, kill, .. }: StopTimes) {
-        let is_first = {
-            let mut state = self.cell.state.lock();
-            if !state.phase.is_running() || state.kill.is_some_and(|before| before <= kill) {
-                return;
-            }
-            state.kill.replace(kill).is_none()
-        };
-        let (node, cell) = (self.node.clone(), self.cell.clone());
-        let grace = kill.saturating_since(now);
-        let spec = self.spec.clone().filter(|_| is_first);
-        tokio::spawn(async move { node.stop_container(cell, grace, spec).await });
+    fn stop(&mut self, stop: StopTimes) {
+        self.cell.turn.send_replace(true);
+        self.stop_in_turn(stop);
+    }
+
+    fn prepare_stop(&mut self, stop: StopTimes) {
+        self.stop_in_turn(stop);
     }
 
     fn update(&mut self, config: &ContainerConfig) {
@@ -575,7 +586,7 @@ impl CriNode {
         }
     }
 
-    /// Runs the preStop hook and stops a container within its grace period.
+    /// Runs the preStop hook and stops a container in its turn, within its grace period.
     async fn stop_container(
         self: Arc<Self>,
         cell: Arc<ContainerCell>,
@@ -591,10 +602,12 @@ impl CriNode {
                 cell.record(Note::warning("FailedPreStopHook", "", message));
             }
         }
+        let mut turn = cell.turn.subscribe();
+        let _ = timeout_at(deadline, turn.wait_for(|has_come| *has_come)).await;
         let id = cell.state.lock().id.clone();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.stop_by_id(&id, left.max(MIN_GRACE)).await {
+            match self.stop_by_id(&id, left.max(SHORTEST_GRACE)).await {
                 Ok(()) => break,
                 Err(error) => {
                     tracing::warn!(%error, container = %cell.name, "cannot stop a container, retrying")

@@ -17,10 +17,11 @@ use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::container::{ContainerCell, MIN_GRACE};
+use super::container::ContainerCell;
 use super::volumes::{self, VolumeState};
 use super::{CriNode, config, resolver};
 use crate::pod::inputs::VolumeContents;
+use crate::pod::spec::SHORTEST_GRACE;
 use crate::runtime::SandboxState;
 
 /// Kubernetes: when a pod is synced again after a failure (kubelet.go, `backOffPeriod`).
@@ -383,7 +384,7 @@ impl CriNode {
                 let node = self.clone();
                 async move {
                     let id = cell.state.lock().id.clone();
-                    if let Err(error) = node.stop_by_id(&id, MIN_GRACE).await {
+                    if let Err(error) = node.stop_by_id(&id, SHORTEST_GRACE).await {
                         tracing::warn!(%error, container = %id, "cannot stop an orphan");
                     }
                 }

@@ -68,7 +68,8 @@ pub struct ContainerState {
     pub inputs: Option<Arc<Inputs>>,
     /// The inputs of the previous instance.
     pub last_inputs: Option<Arc<Inputs>>,
-    is_stopping: bool,
+    /// Since when it is stopped.
+    stopping_since: Option<Moment>,
     /// When it was seen that its instance has ended.
     end_seen: Moment,
     /// Whether it is stopped to be started with its new image.
@@ -108,7 +109,7 @@ impl ContainerState {
             body: None,
             inputs: None,
             last_inputs: None,
-            is_stopping: false,
+            stopping_since: None,
             end_seen: Moment::default(),
             is_replaced: false,
             changes_at: None,
@@ -265,7 +266,7 @@ impl ContainerState {
             ContainerRole::Sidecar => self.has_started(spec),
             ContainerRole::Init | ContainerRole::Ephemeral => false,
         };
-        may_be && self.is_changed(spec) && !self.is_stopping
+        may_be && self.is_changed(spec) && self.stopping_since.is_none()
     }
 
     /// Whether its resources differ from the specification.
@@ -273,7 +274,7 @@ impl ContainerState {
         let is_resizable = matches!(self.role, ContainerRole::Regular | ContainerRole::Sidecar);
         let same = self.resources == spec["resources"]
             || self.resources.is_empty() && spec["resources"].is_empty();
-        is_resizable && !same && !self.is_stopping
+        is_resizable && !same && self.stopping_since.is_none()
     }
 
     /// Changes the resources of the running instance, or restarts it as its resizePolicy says; true
@@ -422,7 +423,7 @@ impl ContainerState {
         self.n_starts += 1;
         self.state = Some(ContainerPhase::Creating);
         self.back_off = None;
-        self.is_stopping = false;
+        self.stopping_since = None;
         self.probes = Probes::default();
         self.record_pulled(spec, sync);
         if !sync.runtime.runs_processes() {
@@ -541,7 +542,7 @@ impl ContainerState {
             config: self.config(spec, self.n_restarts(), Some(since), sync),
             body: body.as_ref(),
             since,
-            ending: sync.ending || self.is_stopping,
+            ending: sync.ending || self.stopping_since.is_some(),
         };
         let ProbeFindings {
             failed,
@@ -555,7 +556,7 @@ impl ContainerState {
             let message = format!("{probe:?} probe failed: {}", message.unwrap_or_else(usual));
             sync.record(self, Note::warning("Unhealthy", "", message));
         }
-        match fatal.filter(|_| !self.is_stopping) {
+        match fatal.filter(|_| self.stopping_since.is_none()) {
             Some(probe) => {
                 self.kill_unhealthy(spec, probe, sync);
                 true
@@ -585,16 +586,33 @@ impl ContainerState {
 
     /// Stops it, and kills it at `kill`.
     pub fn stop(&mut self, kill: Moment, message: String, sync: &mut SyncContext) {
+        self.stop_at(kill, false, message, sync);
+    }
+
+    /// Stops it with its pod, if it runs. If it `waits` for other containers, only its preStop hook
+    /// runs now.
+    pub(super) fn stop_for_good(&mut self, kill: Moment, waits: bool, sync: &mut SyncContext) {
+        if self.is_running() {
+            let message = format!("Stopping container {}", self.name);
+            self.stop_at(kill.max(sync.now), waits, message, sync);
+        }
+    }
+
+    fn stop_at(&mut self, kill: Moment, waits: bool, message: String, sync: &mut SyncContext) {
         let Some(body) = &mut self.body else { return };
-        let spec = spec::container(sync.pod, &self.name);
-        let run_due = (sync.now + spec::pre_stop(spec)).min(kill);
-        body.stop(StopTimes {
+        let hook = spec::pre_stop(spec::container(sync.pod, &self.name));
+        let is_first = self.stopping_since.is_none();
+        let hook_ends = *self.stopping_since.get_or_insert(sync.now) + hook;
+        let times = StopTimes {
             now: sync.now,
-            term: run_due,
+            term: hook_ends.max(sync.now).min(kill),
             kill,
-        });
-        if !self.is_stopping {
-            self.is_stopping = true;
+        };
+        match waits {
+            true => body.prepare_stop(times),
+            false => body.stop(times),
+        }
+        if is_first {
             sync.record(self, Note::normal("Killing", "", message));
         }
         self.observe(sync);

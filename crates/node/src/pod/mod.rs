@@ -463,27 +463,30 @@ impl PodState {
         })
     }
 
-    /// Stops what still runs: regular containers first, then sidecars from the last to the first.
+    /// Stops what still runs. Kubernetes: all preStop hooks run at once; then a sidecar waits for the
+    /// regular containers and for the sidecar after it, as long as there is time
+    /// (kuberuntime_container.go, `killContainer`; kuberuntime_termination_order.go).
     fn stop_containers(&mut self, since: Moment, sync: &mut SyncContext) -> bool {
         let kill = self.kill_deadline(since, sync);
-        let mut later_runs = false;
-        let is_regular = |container: &ContainerState| container.role != ContainerRole::Sidecar;
-        let (mut regular, mut sidecars): (Vec<&mut ContainerState>, Vec<&mut ContainerState>) =
-            self.containers
-                .iter_mut()
-                .partition(|container| is_regular(container));
-        for container in regular.iter_mut().chain(sidecars.iter_mut().rev()) {
-            let may_wait = container.role == ContainerRole::Sidecar && sync.now < kill;
-            if container.is_running() && !(later_runs && may_wait) {
-                container.stop(
-                    kill.max(sync.now),
-                    format!("Stopping container {}", container.name),
-                    sync,
-                );
-            }
-            later_runs |= container.is_running();
+        let has_time = sync.now < kill;
+        let is_sidecar = |it: &ContainerState| it.role == ContainerRole::Sidecar;
+        let (mut sidecars, mut others): (Vec<&mut ContainerState>, Vec<&mut ContainerState>) = self
+            .containers
+            .iter_mut()
+            .partition(|container| is_sidecar(container));
+        for container in &mut others {
+            container.stop_for_good(kill, false, sync);
         }
-        let is_over = !later_runs && sync.runtime.stop_sandbox(sync.pod);
+        let regular_runs = others
+            .iter()
+            .any(|container| container.role == ContainerRole::Regular && container.is_running());
+        let mut next_runs = false;
+        for container in sidecars.iter_mut().rev() {
+            container.stop_for_good(kill, has_time && (regular_runs || next_runs), sync);
+            next_runs = container.is_running();
+        }
+        let is_running = self.containers.iter().any(ContainerState::is_running);
+        let is_over = !is_running && sync.runtime.stop_sandbox(sync.pod);
         if is_over {
             self.finish(sync.pod);
         }

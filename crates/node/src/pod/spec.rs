@@ -8,8 +8,9 @@ use mizzen_value::Value;
 use crate::moment::seconds;
 use crate::runtime::{ContainerRole, ProbeType};
 
-/// Kubernetes: the least grace period (kuberuntime_container.go).
-const SHORTEST_GRACE: Duration = Duration::from_secs(2);
+/// Kubernetes: the least grace period, and the least time between SIGTERM and SIGKILL
+/// (kuberuntime_container.go).
+pub const SHORTEST_GRACE: Duration = Duration::from_secs(2);
 /// The default grace period.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 

@@ -441,6 +441,38 @@ fn sidecars_stop_last_and_in_reverse_order() {
 }
 
 #[test]
+fn a_sidecar_sleeps_in_its_pre_stop_hook_while_regular_containers_stop() {
+    let spec = "initContainers: [{name: side, image: s, restartPolicy: Always, lifecycle: {preStop: {sleep: {seconds: 4}}}}], \
+                containers: [{name: web, image: w}]";
+    for (stop, web_ends, side_ends) in [("1s", 2_100, 5_100), ("6s", 7_100, 7_100)] {
+        let script = format!("web: stop {stop}");
+        let mut play = check(&script, spec, &[(1_000, "Running side=ready web=ready")]);
+        play.delete(30);
+        play.until(1_001);
+        let told = play.told.join("\n");
+        assert!(told.contains("Killing: Stopping container side"), "{told}");
+        play.until(web_ends - 200);
+        assert_eq!(play.show(), "Running side=ready web=ready");
+        play.until(side_ends - 200);
+        assert!(play.show().contains("side=ready"), "{}", play.show());
+        play.until(side_ends);
+        assert_eq!(play.show(), "Failed side=Error:143 web=Error:143");
+    }
+}
+
+#[test]
+fn a_sidecar_whose_turn_does_not_come_has_two_seconds() {
+    let spec = "initContainers: [{name: side, image: s, restartPolicy: Always}], containers: [{name: web, image: w}]";
+    let script = "web: stop never; side: stop 1s";
+    let mut play = check(script, spec, &[(1_000, "Running side=ready web=ready")]);
+    play.delete(5);
+    play.until(6_500);
+    assert_eq!(play.show(), "Running side=ready web=Error:137");
+    play.until(7_100);
+    assert_eq!(play.show(), "Failed side=Error:143 web=Error:137");
+}
+
+#[test]
 fn a_pod_that_is_deleted_before_it_runs_fails() {
     let mut play = check("start 1h", WEB, &[(1_000, "Pending web=ContainerCreating")]);
     play.delete(30);

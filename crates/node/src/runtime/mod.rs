@@ -407,6 +407,10 @@ pub trait ContainerHandle: Send + Sync {
     /// count.
     fn stop(&mut self, stop: StopTimes);
 
+    /// Runs the preStop hook of a container that is stopped later, at `kill` by itself. A runtime
+    /// without processes has nothing to do. If it is called again, the earlier time counts.
+    fn prepare_stop(&mut self, _stop: StopTimes) {}
+
     /// Updates the inputs of the container: its files, or its stdin.
     fn update(&mut self, config: &ContainerConfig);
 

@@ -17,7 +17,7 @@ use super::{
     plain,
 };
 use crate::moment::{Moment, earlier};
-use crate::pod::spec::field;
+use crate::pod::spec::{SHORTEST_GRACE, field};
 use crate::script::{
     Exit, Pulls, ScriptChange, ScriptRun, SimulationScript, UsageScript, check_containers,
 };
@@ -214,6 +214,7 @@ impl ContainerHandle for SimulatedContainer {
     }
 
     fn stop(&mut self, StopTimes { term, kill, .. }: StopTimes) {
+        let kill = kill.max(term + SHORTEST_GRACE);
         self.stop = Some(match self.stop {
             Some((earlier_term, killed)) => (earlier_term.min(term), killed.min(kill)),
             None => (term, kill),

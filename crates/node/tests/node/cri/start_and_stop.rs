@@ -7,6 +7,7 @@ use std::fs;
 use mizzen_cri::CriClient;
 use mizzen_cri::messages::{ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest};
 use mizzen_object::condition::is_true;
+use mizzen_sdk::resource::PODS;
 
 use super::RealNode;
 use crate::containerd::BUSYBOX;
@@ -163,6 +164,39 @@ async fn a_container_starts_after_the_hook_of_the_one_before() {
     .await;
     node.until_pod("next", "a=ErrImageNeverPull b=running")
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sidecars_stop_last_and_run_their_hooks_first() {
+    let Some(node) = RealNode::start("real-sidecars", 63).await else {
+        return;
+    };
+    let side = |name: &str| {
+        let stopping = hook("preStop", &format!("echo hook-{name} >> /out/log"));
+        let script = until_stopped(name, 0);
+        one(name, &script, &format!("{stopping}, restartPolicy: Always"))
+    };
+    let spec = format!(
+        "initContainers: [{}, {}], containers: [{}]",
+        side("one"),
+        side("two"),
+        one("c", &until_stopped("main", 2), "")
+    );
+    let more = format!("terminationGracePeriodSeconds: 60, {}", node.out("web"));
+    node.run("web", &format!("{spec}, {more}")).await;
+    node.until_pod("web", "Running ready=True").await;
+    delete_pod(&node.cluster, "web", None).await;
+    node.until("the pod is gone", async |node| {
+        node.cluster.objects(&PODS, "").await.is_empty()
+    })
+    .await;
+    let lines = node.lines("web");
+    let hooks: Vec<&str> = lines.split(' ').take(2).collect();
+    assert!(
+        hooks.contains(&"hook-one") && hooks.contains(&"hook-two"),
+        "{lines}"
+    );
+    assert!(lines.ends_with(" main two one"), "{lines}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
