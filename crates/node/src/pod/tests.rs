@@ -473,6 +473,34 @@ fn a_sidecar_whose_turn_does_not_come_has_two_seconds() {
 }
 
 #[test]
+fn the_containers_of_a_pod_share_the_room_for_termination_messages() {
+    let containers =
+        "[{name: a, image: a}, {name: b, image: b}, {name: c, image: c}, {name: d, image: d}]";
+    let spec = format!("restartPolicy: Never, containers: {containers}");
+    let mut play = check(
+        "exit",
+        &spec,
+        &[(
+            1_000,
+            "Succeeded a=Completed:0 b=Completed:0 c=Completed:0 d=Completed:0",
+        )],
+    );
+    for container in &mut play.pod.containers {
+        let Some(ContainerPhase::Ended(end)) = &mut container.state else {
+            panic!("it has ended");
+        };
+        // Two bytes for each character.
+        end.message = "é".repeat(2_000).into();
+    }
+    play.write();
+    let message = |at: usize| {
+        let status = &play.object.at("status.containerStatuses")[at];
+        status["state"]["terminated"]["message"].str().len()
+    };
+    assert_eq!([message(0), message(3)], [3_072; 2]);
+}
+
+#[test]
 fn a_pod_that_is_deleted_before_it_runs_fails() {
     let mut play = check("start 1h", WEB, &[(1_000, "Pending web=ContainerCreating")]);
     play.delete(30);

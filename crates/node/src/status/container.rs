@@ -7,6 +7,9 @@ use crate::moment::to_value;
 use crate::pod::{ContainerState, PodState, spec};
 use crate::runtime::{ContainerPhase, ContainerRole, Termination};
 
+/// Kubernetes: the most bytes of termination messages of a pod (pkg/kubelet/container/runtime.go).
+const MAX_MESSAGES: usize = 12 << 10;
+
 /// The statuses of all containers of some roles; init containers in order, all other sorted by
 /// name.
 pub(super) fn statuses(
@@ -112,7 +115,8 @@ fn state(container: &ContainerState, object: &Value, host: &Host, waits: &str) -
             value!({ "running": { "startedAt": (to_value(*since)) } })
         }
         (Some(ContainerPhase::Ended(end)), _) => {
-            ended(end, container.id(object, &host.scheme, container.n_starts))
+            let id = container.id(object, &host.scheme, container.n_starts);
+            ended(end, object, id)
         }
         _ => value!({ "waiting": { "reason": waits } }),
     }
@@ -129,11 +133,22 @@ fn last_state(container: &ContainerState, object: &Value, host: &Host) -> Value 
         _ => (container.last.as_ref(), container.n_restarts()),
     };
     end.map_or_else(Value::object, |end| {
-        ended(end, container.id(object, &host.scheme, life))
+        ended(end, object, container.id(object, &host.scheme, life))
     })
 }
 
-fn ended(end: &Termination, id: String) -> Value {
+/// Kubernetes: the containers of a pod share the room for their messages (status_manager.go,
+/// `normalizeStatus`).
+fn message<'a>(end: &'a Termination, object: &Value) -> &'a str {
+    let n_containers = spec::containers(object).count().max(1);
+    let mut most = (MAX_MESSAGES / n_containers).min(end.message.len());
+    while !end.message.is_char_boundary(most) {
+        most -= 1;
+    }
+    &end.message[..most]
+}
+
+fn ended(end: &Termination, object: &Value, id: String) -> Value {
     let mut terminated = value!({
         "exitCode": (end.code),
         "reason": (&end.reason),
@@ -141,7 +156,7 @@ fn ended(end: &Termination, id: String) -> Value {
         "finishedAt": (end.finished.map(to_value)),
     });
     if !end.message.is_empty() {
-        terminated.set("message", &end.message);
+        terminated.set("message", message(end, object));
     }
     if end.finished.is_some() {
         terminated.set("containerID", id);
