@@ -174,6 +174,13 @@ fn labels(pod: &Value, node: &str) -> BTreeMap<String, String> {
     own.chain(known).collect()
 }
 
+/// The annotations of a sandbox: those of the pod, by which runtimes are configured.
+fn annotations(pod: &Value) -> BTreeMap<String, String> {
+    let own = pod["metadata"]["annotations"].entries();
+    own.map(|(key, value)| (key.to_owned(), text(value)))
+        .collect()
+}
+
 /// The configuration of a pod's sandbox.
 pub(super) fn sandbox(
     pod: &Value,
@@ -205,7 +212,7 @@ pub(super) fn sandbox(
             port_mappings(spec)
         },
         labels: labels(pod, node),
-        annotations: BTreeMap::new(),
+        annotations: annotations(pod),
         linux: Some(LinuxPodSandboxConfig {
             security_context: Some(LinuxSandboxSecurityContext {
                 namespace_options: Some(namespaces(spec)),
@@ -462,8 +469,26 @@ fn security_context(pod: &Value, spec: &Value, node: &NodePaths) -> LinuxContain
     }
 }
 
-/// The content of `/etc/hosts`. Kubernetes: pkg/kubelet/kubelet_pods.go, `ensureHostsFile`.
-pub(super) fn hosts(pod: &Value, address: &str) -> String {
+/// The content of `/etc/hosts`; `machine` is that of the machine, for pods on its network.
+/// Kubernetes: pkg/kubelet/kubelet_pods.go, `ensureHostsFile`.
+pub(super) fn hosts(pod: &Value, address: &str, machine: &str) -> String {
+    let mut text = match pod["spec"]["hostNetwork"].bool() {
+        true => format!("# Kubernetes-managed hosts file (host network).\n{machine}"),
+        false => own_hosts(pod, address),
+    };
+    let aliases = pod["spec"]["hostAliases"].list();
+    if !aliases.is_empty() {
+        text += "\n# Entries added by HostAliases.\n";
+    }
+    for alias in aliases {
+        let names = texts(&alias["hostnames"]).join("\t");
+        text += &format!("{}\t{names}\n", alias["ip"].str());
+    }
+    text
+}
+
+/// The entries of a pod with an address of its own.
+fn own_hosts(pod: &Value, address: &str) -> String {
     let mut text = String::from(
         "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
          fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
@@ -472,14 +497,6 @@ pub(super) fn hosts(pod: &Value, address: &str) -> String {
         let names = full_hostname(pod).into_iter().chain([hostname(pod)]);
         let names: Vec<String> = names.collect();
         text += &format!("{address}\t{}\n", names.join("\t"));
-    }
-    let aliases = pod["spec"]["hostAliases"].list();
-    if !aliases.is_empty() {
-        text += "\n# Entries added by HostAliases.\n";
-    }
-    for alias in aliases {
-        let names = texts(&alias["hostnames"]).join("\t");
-        text += &format!("{}\t{names}\n", alias["ip"].str());
     }
     text
 }
@@ -515,7 +532,7 @@ mod tests {
         let own = value!({ "hostname": "a", "subdomain": "b", "setHostnameAsFQDN": true });
         check(&pod(own.clone()), "a", "a.b.shop.svc.cluster.local");
         assert!(
-            hosts(&pod(own.clone()), "10.0.0.1")
+            hosts(&pod(own.clone()), "10.0.0.1", "")
                 .ends_with("10.0.0.1\ta.b.shop.svc.cluster.local\ta\n")
         );
         let mut overridden = own.clone();
@@ -528,6 +545,25 @@ mod tests {
             why.ends_with("is too long (64 characters is the max, 88 characters requested)"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn the_hosts_of_a_pod_on_the_host_network_are_those_of_the_machine() {
+        let aliases = value!([{ "ip": "10.9.9.9", "hostnames": ["a.test", "b.test"] }]);
+        let pod = value!({ "spec": { "hostNetwork": true, "hostAliases": aliases } });
+        assert_eq!(
+            hosts(&pod, "10.0.0.1", "127.0.1.1\tlaptop\n"),
+            "# Kubernetes-managed hosts file (host network).\n127.0.1.1\tlaptop\n\n\
+             # Entries added by HostAliases.\n10.9.9.9\ta.test\tb.test\n"
+        );
+    }
+
+    #[test]
+    fn a_sandbox_has_the_annotations_of_its_pod() {
+        let pod = value!({ "metadata": { "annotations": { "io.test/a": "b" } }, "spec": {} });
+        let made = sandbox(&pod, "node", 0, &paths());
+        assert_eq!(made.annotations, annotations(&pod));
+        assert_eq!(made.annotations["io.test/a"], "b");
     }
 
     #[test]

@@ -658,7 +658,7 @@ impl CriNode {
         self.limit_pod(pod, true).await?;
         let update = UpdateContainerResourcesRequest {
             container_id: id.into(),
-            linux: Some(resources::of_container(pod, spec, self.memory)),
+            linux: Some(resources::of_container(pod, spec, self.machine)),
         };
         let updated = self.client.call(update).await;
         updated.map_err(|error| error.message)?;

@@ -6,6 +6,7 @@ use std::path::Path;
 use mizzen_value::{Value, value};
 use nix::sys::statvfs::statvfs;
 
+use super::resources::MachineResources;
 use crate::runtime::MachineInfo;
 
 /// Kubernetes: the most pods of a node (`maxPods`).
@@ -29,10 +30,32 @@ pub(super) fn capacity(dir: &Path) -> Value {
     })
 }
 
-/// The memory in bytes.
-pub(super) fn memory() -> i64 {
+/// What limits of containers depend on.
+pub(super) fn resources() -> MachineResources {
     let kib = memory_kib(&read("/proc/meminfo")).unwrap_or_default();
-    i64::try_from(kib * 1024).unwrap_or(i64::MAX)
+    let cgroups = Path::new("/sys/fs/cgroup");
+    let has_cgroup_v2 = cgroups.join("cgroup.controllers").exists();
+    // Kubernetes: the root of version 2 has no such file (kuberuntime_container_linux.go,
+    // `checkSwapControllerAvailability`).
+    let swap_file = match has_cgroup_v2 {
+        true => {
+            let own = unified_cgroup(&read("/proc/self/cgroup"));
+            cgroups.join(own).join("memory.swap.max")
+        }
+        false => cgroups.join("memory/memory.memsw.limit_in_bytes"),
+    };
+    MachineResources {
+        memory: i64::try_from(kib * 1024).unwrap_or(i64::MAX),
+        has_cgroup_v2,
+        limits_swap: swap_file.exists(),
+    }
+}
+
+/// The cgroup of version 2 of a process, below the root.
+fn unified_cgroup(text: &str) -> String {
+    let mut lines = text.lines();
+    let path = lines.find_map(|line| line.strip_prefix("0::/"));
+    path.unwrap_or_default().to_owned()
 }
 
 fn memory_kib(text: &str) -> Option<u64> {
@@ -83,6 +106,8 @@ mod tests {
             "Debian 12"
         );
         assert_eq!(os_image(""), "Linux");
+        assert_eq!(unified_cgroup("0::/a.slice/b.scope\n"), "a.slice/b.scope");
+        assert_eq!(unified_cgroup("1:name=systemd:/a\n0::/\n"), "");
     }
 
     #[test]

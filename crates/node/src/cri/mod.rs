@@ -100,6 +100,7 @@ use config::NodePaths;
 use container::{ContainerCell, CriContainer};
 use image::{Pull, PullUser};
 use image_volume::ImageMounter;
+use resources::MachineResources;
 use sandbox::Sandbox;
 use service_address::ServiceListener;
 use stats::StatsCache;
@@ -156,8 +157,7 @@ pub(crate) struct CriNode {
     node_events: Mutex<Vec<Note>>,
     cgroups: Cgroups,
     stats: StatsCache,
-    /// The memory of the machine, in bytes.
-    memory: i64,
+    machine: MachineResources,
 }
 
 /// A pod in the runtime.
@@ -222,7 +222,7 @@ impl CriRuntime {
             node_events: Mutex::default(),
             cgroups: Cgroups::detect(driver),
             stats: StatsCache::default(),
-            memory: machine::memory(),
+            machine: machine::resources(),
         });
         if let Err(error) = purge::mark_root(&node.paths, &node.node) {
             let dir = node.paths.root.display();
@@ -287,7 +287,7 @@ impl CriNode {
     fn container_config(&self, config: &ContainerConfig, mounts: Vec<Mount>) -> CriContainerConfig {
         let mut made = config::container(config, &self.node, mounts, &self.paths);
         if let Some(linux) = &mut made.linux {
-            let limits = resources::of_container(config.pod, config.container, self.memory);
+            let limits = resources::of_container(config.pod, config.container, self.machine);
             linux.resources = Some(limits);
         }
         made

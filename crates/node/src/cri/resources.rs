@@ -5,6 +5,8 @@
 //!
 //! Invariant: pure.
 
+use std::collections::BTreeMap;
+
 use mizzen_component_helpers::amounts::Amounts;
 use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
 use mizzen_component_helpers::pod_state::{is_sidecar, quality_of_service};
@@ -23,6 +25,17 @@ const MIN_QUOTA: i64 = 1000;
 const GUARANTEED_OOM: i64 = -997;
 const BEST_EFFORT_OOM: i64 = 1000;
 const NODE_CRITICAL: &str = "system-node-critical";
+
+/// What the limits of containers depend on beside their pod.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MachineResources {
+    /// The memory of the machine, in bytes.
+    pub memory: i64,
+    /// Whether its cgroups are those of version 2.
+    pub has_cgroup_v2: bool,
+    /// Whether cgroups can limit swap.
+    pub limits_swap: bool,
+}
 
 /// The limits of the cgroup of a pod; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -112,7 +125,7 @@ fn amount(resources: &Value, list: &str, name: &str) -> Quantity {
 pub(super) fn of_container(
     pod: &Value,
     container: &Value,
-    memory_capacity: i64,
+    machine: MachineResources,
 ) -> LinuxContainerResources {
     let resources = &container["resources"];
     let limit = |name: &str| match amount(resources, "limits", name) {
@@ -125,14 +138,38 @@ pub(super) fn of_container(
         false => amount(resources, "requests", "cpu").milli_value(),
     };
     let quota = quota(cpu_limit);
+    let memory_limit = limit("memory").value();
     LinuxContainerResources {
         cpu_period: quota.map_or(0, |_| QUOTA_PERIOD),
         cpu_quota: quota.unwrap_or_default(),
         cpu_shares: shares(request),
-        memory_limit_in_bytes: limit("memory").value(),
-        oom_score_adj: oom_score(pod, container, memory_capacity),
+        memory_limit_in_bytes: memory_limit,
+        // Version 1 limits the sum of memory and swap.
+        memory_swap_limit_in_bytes: match machine.limits_swap && !machine.has_cgroup_v2 {
+            true => memory_limit,
+            false => 0,
+        },
+        oom_score_adj: oom_score(pod, container, machine.memory),
+        unified: unified(machine),
         ..LinuxContainerResources::default()
     }
+}
+
+/// Files of cgroup v2. Kubernetes: all processes of a container are killed together
+/// (`singleProcessOOMKill: false`), and no memory is swapped (`swapBehavior: NoSwap`).
+fn unified(machine: MachineResources) -> BTreeMap<String, String> {
+    let files = [
+        ("memory.oom.group", "1", machine.has_cgroup_v2),
+        (
+            "memory.swap.max",
+            "0",
+            machine.has_cgroup_v2 && machine.limits_swap,
+        ),
+    ];
+    let files = files.into_iter().filter(|(_, _, is_written)| *is_written);
+    files
+        .map(|(file, content, _)| (file.to_owned(), content.to_owned()))
+        .collect()
 }
 
 /// The adjustment of the OOM score of a container: the more it requests, the later it is killed.
@@ -233,9 +270,31 @@ mod tests {
         let pod = pod(&format!(
             r#"{{"containers":[{{"name":"d"}}],"resources":{whole}}}"#
         ));
-        let limits = of_container(&pod, &pod["spec"]["containers"].list()[0], 1 << 34);
+        let container = &pod["spec"]["containers"].list()[0];
+        let limits = of_container(&pod, container, MachineResources::default());
         assert_eq!(limits.cpu_quota, 200_000);
         assert_eq!(limits.memory_limit_in_bytes, 1 << 30);
+    }
+
+    #[test]
+    fn a_container_is_killed_as_a_whole_and_does_not_swap() {
+        let pod = pod(&format!(r#"{{"containers":[{}]}}"#, with(HALF)));
+        let limits = |has_cgroup_v2: bool, limits_swap: bool| {
+            let machine = MachineResources {
+                memory: 1 << 34,
+                has_cgroup_v2,
+                limits_swap,
+            };
+            let made = of_container(&pod, &pod["spec"]["containers"].list()[0], machine);
+            let files = made.unified.iter();
+            let files: Vec<String> = files.map(|(file, text)| format!("{file}={text}")).collect();
+            (files.join(" "), made.memory_swap_limit_in_bytes >> 20)
+        };
+        let v2 = "memory.oom.group=1";
+        assert_eq!(limits(false, false), (String::new(), 0));
+        assert_eq!(limits(false, true), (String::new(), 128));
+        assert_eq!(limits(true, false), (v2.into(), 0));
+        assert_eq!(limits(true, true), (format!("{v2} memory.swap.max=0"), 0));
     }
 
     #[test]

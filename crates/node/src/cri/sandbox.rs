@@ -29,6 +29,9 @@ const RETRY: Duration = Duration::from_secs(10);
 /// How often a failed removal is retried before it is left to the next start of the agent.
 const REMOVALS: usize = 10;
 
+/// The host names of the machine.
+const HOSTS: &str = "/etc/hosts";
+
 const RUNTIME_CLASSES: ResourceType =
     ResourceType::cluster("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass");
 
@@ -202,11 +205,16 @@ impl CriNode {
         let run = self.client.call(run).await.map_err(CreateError::Call)?;
         let id = Str::from(run.pod_sandbox_id);
         let address = self.sandbox_address(&id).await.map_err(CreateError::Call)?;
-        let (path, text) = (
-            self.paths.hosts(pod["metadata"]["uid"].str()),
-            config::hosts(pod, &address),
-        );
-        let written = spawn_blocking(move || fs::write(&path, text)).await;
+        let path = self.paths.hosts(pod["metadata"]["uid"].str());
+        let (pod, own) = (pod.clone(), address.clone());
+        let written = spawn_blocking(move || {
+            let machine = match pod["spec"]["hostNetwork"].bool() {
+                true => String::from_utf8_lossy(&fs::read(HOSTS)?).into_owned(),
+                false => String::new(),
+            };
+            fs::write(&path, config::hosts(&pod, &own, &machine))
+        })
+        .await;
         match written {
             Ok(Ok(())) => Ok((id, address)),
             Ok(Err(error)) => Err(CreateError::Mount(format!(

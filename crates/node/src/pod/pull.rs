@@ -12,7 +12,8 @@ use crate::runtime::{ImageRequest, ImageState, ImageUser};
 
 /// How long it takes until a failed pull is noticed.
 const NOTICE: Duration = Duration::from_secs(1);
-/// Kubernetes: the initial and the maximum back-off of an image pull (kubelet.go).
+/// Kubernetes: the initial and the maximum back-off of an image pull (kubelet.go). The first is also
+/// when a pod is synced again whose image was not pulled at all (`backOffPeriod`).
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
@@ -22,7 +23,8 @@ struct FailedPull {
     image: Str,
     n_tries: u32,
     failed: Moment,
-    wait: Duration,
+    /// The back-off of pulls; zero before the first.
+    back_off: Duration,
     reason: &'static str,
     why: String,
     /// Whether ImagePullBackOff is reported by now.
@@ -36,15 +38,17 @@ impl FailedPull {
         (reason, why): (&'static str, String),
         now: Moment,
     ) -> FailedPull {
-        let wait = before
-            .as_ref()
-            .map_or(FIRST_WAIT, |pull| (pull.wait * 2).min(LONGEST_WAIT));
+        let back_off = before.as_ref().map(|pull| pull.back_off);
+        let back_off = match reason_without_pull(reason) {
+            Some(_) => back_off.unwrap_or_default(),
+            None => (back_off.unwrap_or_default() * 2).clamp(FIRST_WAIT, LONGEST_WAIT),
+        };
         let n_tries = before.map_or(0, |pull| pull.n_tries) + 1;
         FailedPull {
             image: image.into(),
             n_tries,
             failed: now,
-            wait,
+            back_off,
             reason,
             why,
             is_noticed: false,
@@ -64,6 +68,14 @@ impl FailedPull {
                     self.why
                 ),
             ),
+        }
+    }
+
+    /// When the image is looked for again.
+    fn next_try(&self) -> Moment {
+        match self.backs_off() {
+            true => self.failed + self.back_off,
+            false => self.failed + FIRST_WAIT,
         }
     }
 
@@ -153,7 +165,7 @@ impl ImagePull {
         if self
             .failed
             .as_ref()
-            .is_some_and(|pull| sync.now < pull.failed + pull.wait)
+            .is_some_and(|pull| sync.now < pull.next_try())
         {
             self.wait_for_retry(sync.now, &mut step);
             return step;
@@ -239,7 +251,7 @@ impl ImagePull {
         let is_new = !pull.is_noticed && pull.backs_off() && now >= pull.failed + NOTICE;
         pull.is_noticed |= is_new;
         step.changes_at = Some(if pull.is_noticed || !pull.backs_off() {
-            pull.failed + pull.wait
+            pull.next_try()
         } else {
             pull.failed + NOTICE
         });
@@ -297,6 +309,30 @@ impl ContainerState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_pulls_back_off() {
+        let mut failed = None;
+        let mut now = Moment::default();
+        let mut waits = Vec::new();
+        for reason in [
+            "ErrImageNeverPull",
+            "InvalidImageName",
+            "ErrImagePull",
+            "ErrImagePull",
+            "ImageInspectError",
+            "ErrImagePull",
+            "ErrImagePull",
+            "ErrImagePull",
+            "ErrImagePull",
+        ] {
+            let pull = FailedPull::failed("a:1", failed.take(), (reason, String::new()), now);
+            waits.push(pull.next_try().saturating_since(now).as_secs());
+            now = pull.next_try();
+            failed = Some(Box::new(pull));
+        }
+        assert_eq!(waits, [10, 10, 10, 20, 10, 40, 80, 160, 300]);
+    }
 
     #[test]
     fn a_runtime_may_name_why_a_pull_failed() {
