@@ -185,6 +185,9 @@ pub struct LinuxSandboxSecurityContext {
     /// Its AppArmor profile.
     #[prost(message, optional, tag = "10")]
     pub apparmor: Option<SecurityProfile>,
+    /// Whether the groups of its user in the image are added.
+    #[prost(enumeration = "SupplementalGroupsPolicy", tag = "11")]
+    pub supplemental_groups_policy: i32,
 }
 
 /// The configuration of a sandbox on Linux.
@@ -552,6 +555,9 @@ pub struct LinuxContainerSecurityContext {
     /// Its AppArmor profile.
     #[prost(message, optional, tag = "16")]
     pub apparmor: Option<SecurityProfile>,
+    /// Whether the groups of its user in the image are added.
+    #[prost(enumeration = "SupplementalGroupsPolicy", tag = "17")]
+    pub supplemental_groups_policy: i32,
 }
 
 /// The configuration of a container on Linux.
@@ -824,6 +830,31 @@ pub struct ContainerStatus {
     /// Its log file.
     #[prost(string, tag = "15")]
     pub log_path: String,
+    /// The user of its first process; `None` if the runtime does not say.
+    #[prost(message, optional, tag = "18")]
+    pub user: Option<ContainerUser>,
+}
+
+/// The user of a container.
+#[derive(Clone, PartialEq, Message)]
+pub struct ContainerUser {
+    /// On Linux.
+    #[prost(message, optional, tag = "1")]
+    pub linux: Option<LinuxContainerUser>,
+}
+
+/// The user of a container on Linux.
+#[derive(Clone, PartialEq, Message)]
+pub struct LinuxContainerUser {
+    /// Its user ID.
+    #[prost(int64, tag = "1")]
+    pub uid: i64,
+    /// Its group.
+    #[prost(int64, tag = "2")]
+    pub gid: i64,
+    /// Its other groups.
+    #[prost(int64, repeated, tag = "3")]
+    pub supplemental_groups: Vec<i64>,
 }
 
 /// The status of a container.
@@ -1120,6 +1151,17 @@ pub struct RuntimeHandlerFeatures {
     /// Mounts that are read-only with all mounts below them.
     #[prost(bool, tag = "1")]
     pub recursive_read_only_mounts: bool,
+    /// User namespaces with mounts whose owners are mapped.
+    #[prost(bool, tag = "2")]
+    pub user_namespaces: bool,
+}
+
+/// What a runtime can do, whatever the handler.
+#[derive(Clone, PartialEq, Message)]
+pub struct RuntimeFeatures {
+    /// `supplementalGroupsPolicy`, and the user in the status of a container.
+    #[prost(bool, tag = "1")]
+    pub supplemental_groups_policy: bool,
 }
 
 /// A handler of a runtime, such as `runc`.
@@ -1145,6 +1187,9 @@ pub struct StatusResponse {
     /// Its handlers; empty if it does not say.
     #[prost(message, repeated, tag = "3")]
     pub runtime_handlers: Vec<RuntimeHandler>,
+    /// What it can do; `None` if it does not say.
+    #[prost(message, optional, tag = "4")]
+    pub features: Option<RuntimeFeatures>,
 }
 
 /// A file system.
@@ -1377,6 +1422,16 @@ pub enum NamespaceMode {
     Node = 2,
     /// Another container.
     Target = 3,
+}
+
+/// Which groups the processes of a container have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub enum SupplementalGroupsPolicy {
+    /// Those of the request, and those that the image has for the user.
+    Merge = 0,
+    /// Those of the request.
+    Strict = 1,
 }
 
 /// Where a security profile comes from.

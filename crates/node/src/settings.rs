@@ -68,6 +68,10 @@ impl NodeSettings {
         Host {
             address: self.address(node).to_string().into(),
             scheme: self.scheme.clone(),
+            recursive_read_only: self
+                .runtime
+                .features()
+                .is_none_or(|features| features.recursive_read_only()),
         }
     }
 

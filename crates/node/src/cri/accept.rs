@@ -7,7 +7,7 @@ use mizzen_value::Value;
 
 use super::volumes;
 use crate::pod::spec;
-use crate::runtime::Unacceptable;
+use crate::runtime::{RuntimeFeatures, Unacceptable};
 
 /// Kubernetes: the sysctls that a pod may set by default (pkg/kubelet/sysctl/safe_sysctls.go). All
 /// are in a namespace in every kernel since 4.15.
@@ -37,6 +37,7 @@ const APPARMOR: &str = "/sys/module/apparmor/parameters/enabled";
 pub(super) fn refusal(
     pod: &Value,
     unsafe_sysctls: &[String],
+    features: &RuntimeFeatures,
     has_images: bool,
 ) -> Option<Unacceptable> {
     let has_apparmor = || fs::read_to_string(APPARMOR).is_ok_and(|text| text.starts_with('Y'));
@@ -52,7 +53,8 @@ pub(super) fn refusal(
         .or_else(|| {
             let why = "SupplementalGroupsPolicy=Strict is not supported in this node";
             let is_strict = context["supplementalGroupsPolicy"].str() == "Strict";
-            is_strict.then(|| ("SupplementalGroupsPolicyNotSupported", why.into()))
+            let can = features.supplemental_groups_policy == Some(true);
+            (is_strict && !can).then(|| ("SupplementalGroupsPolicyNotSupported", why.into()))
         })
         .map(|(reason, message)| Unacceptable { reason, message })
 }
@@ -185,8 +187,8 @@ mod tests {
     fn check(spec: &str, allowed: &[&str], expected: &str) {
         let pod = json::parse(format!("{{\"spec\":{spec}}}").as_bytes()).unwrap();
         let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
-        let shown =
-            refusal(&pod, &allowed, true).map(|it| format!("{}: {}", it.reason, it.message));
+        let shown = refusal(&pod, &allowed, &RuntimeFeatures::default(), true);
+        let shown = shown.map(|it| format!("{}: {}", it.reason, it.message));
         assert_eq!(shown.unwrap_or_default(), expected, "{spec}");
     }
 
@@ -235,6 +237,12 @@ mod tests {
             &[],
             "",
         );
+        let pod = r#"{"spec":{"securityContext":{"supplementalGroupsPolicy":"Strict"}}}"#;
+        let able = RuntimeFeatures {
+            supplemental_groups_policy: Some(true),
+            ..RuntimeFeatures::default()
+        };
+        assert_eq!(refusal(&json::parse(pod.as_bytes()).unwrap(), &[], &able, true), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use mizzen_cri::messages::{
     KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode, NamespaceOption,
     PodSandboxConfig, PodSandboxMetadata, PortMapping, ProfileType, Protocol, SeLinuxOption,
-    SecurityProfile,
+    SecurityProfile, SupplementalGroupsPolicy,
 };
 use mizzen_value::Value;
 
@@ -221,6 +221,7 @@ pub(super) fn sandbox(
                 run_as_group: number(&context["runAsGroup"])
                     .filter(|_| !context["runAsUser"].is_null()),
                 supplemental_groups: supplemental_groups(context),
+                supplemental_groups_policy: groups_policy(context) as i32,
                 privileged,
                 seccomp: Some(seccomp(
                     &context["seccompProfile"],
@@ -290,6 +291,13 @@ fn supplemental_groups(context: &Value) -> Vec<i64> {
     let groups = context["supplementalGroups"].list().iter();
     let groups = groups.filter_map(Value::as_int);
     groups.chain(context["fsGroup"].as_int()).collect()
+}
+
+fn groups_policy(context: &Value) -> SupplementalGroupsPolicy {
+    match context["supplementalGroupsPolicy"].str() {
+        "Strict" => SupplementalGroupsPolicy::Strict,
+        _ => SupplementalGroupsPolicy::Merge,
+    }
 }
 
 fn number(value: &Value) -> Option<Int64Value> {
@@ -455,6 +463,7 @@ fn security_context(pod: &Value, spec: &Value, node: &NodePaths) -> LinuxContain
         run_as_group: number(either("runAsGroup")),
         readonly_rootfs: own["readOnlyRootFilesystem"].bool(),
         supplemental_groups: supplemental_groups(common),
+        supplemental_groups_policy: groups_policy(common) as i32,
         no_new_privs: own["allowPrivilegeEscalation"].as_bool() == Some(false),
         masked_paths: paths(&MASKED_PATHS),
         readonly_paths: paths(&READONLY_PATHS),

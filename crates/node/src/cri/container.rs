@@ -14,7 +14,7 @@ use mizzen_cri::messages::{
     UpdateContainerResourcesRequest,
 };
 use mizzen_sdk::event::Note;
-use mizzen_value::{Str, Value};
+use mizzen_value::{Str, Value, value};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
@@ -25,6 +25,7 @@ use super::image::PullUser;
 use super::prober::{ProbeRuns, http_hook};
 use super::sandbox::SandboxPhase;
 use super::service_address::{service_address, use_host_address};
+use super::volumes::MountFeatures;
 use super::{CriNode, bare_id, config, resources, volumes};
 use crate::moment::{Moment, past_wall, seconds};
 use crate::pod::spec::{self, SHORTEST_GRACE};
@@ -63,6 +64,8 @@ pub(super) struct CellState {
     /// Its ID, once it was created.
     pub id: Str,
     pub image_id: Str,
+    /// Its user, as a status has it; null if the runtime does not say.
+    user: Value,
     pub phase: CellPhase,
     events: Vec<Note>,
     is_cancelled: bool,
@@ -226,6 +229,7 @@ impl ContainerHandle for CriContainer {
                 false => self.node.full_id(&state.id),
             },
             image_id: state.image_id.clone(),
+            user: Some(state.user.clone()),
         }
     }
 
@@ -289,7 +293,9 @@ impl CriNode {
             record.containers.push(cell.clone());
         });
         let variables = config.inputs.variables.as_ref();
-        let features = *self.mount_features.lock();
+        let features = MountFeatures {
+            recursive_read_only: self.features.lock().recursive_read_only(),
+        };
         let mounts = volumes::mounts(pod, spec, variables, (features, &self.paths));
         let service = service_address(config.node.services());
         let made = match mounts {
@@ -517,7 +523,11 @@ impl CriNode {
         let phase = match self.client.call(request).await {
             Ok(response) => {
                 let status = response.status.unwrap_or_default();
-                cell.state.lock().image_id = status.image_ref.as_str().into();
+                {
+                    let mut state = cell.state.lock();
+                    state.image_id = status.image_ref.as_str().into();
+                    state.user = user(&status);
+                }
                 self.phase(&status, cell).await
             }
             Err(error) if error.is_not_found() => CellPhase::Ended(CellEnd::unknown()),
@@ -798,6 +808,7 @@ impl CriNode {
             id: self.full_id(&state.id),
             state: state.phase.at(now),
             image_id: state.image_id.clone(),
+            user: state.user.clone(),
             last,
         })
     }
@@ -847,6 +858,17 @@ impl StartError {
             message,
         }
     }
+}
+
+/// The user of a container, as the status of a pod has it; null if the runtime does not say.
+fn user(status: &CriStatus) -> Value {
+    let linux = status.user.as_ref().and_then(|user| user.linux.as_ref());
+    linux.map_or(Value::Null, |user| {
+        let groups = user.supplemental_groups.iter().copied().map(Value::Int);
+        let groups: Vec<Value> = groups.collect();
+        let linux = value!({ "uid": (user.uid), "gid": (user.gid), "supplementalGroups": groups });
+        value!({ "linux": linux })
+    })
 }
 
 /// Makes the file of a termination message, which any user may write.

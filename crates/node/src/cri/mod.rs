@@ -92,7 +92,7 @@ use crate::pod::inputs::VolumeContents;
 use crate::runtime::{
     Attach, Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerRuntime,
     ContainerUsage, Exec, FoundContainer, ImageRequest, ImageState, LogLine, MachineInfo,
-    PodConnection, SandboxState, Stdio, Unacceptable, Wake,
+    PodConnection, RuntimeFeatures, SandboxState, Stdio, Unacceptable, Wake,
 };
 use crate::stats::StatsProvider;
 use cgroup::{CgroupDriver, Cgroups};
@@ -104,7 +104,7 @@ use resources::MachineResources;
 use sandbox::Sandbox;
 use service_address::ServiceListener;
 use stats::StatsCache;
-use volumes::{MountFeatures, VolumeState};
+use volumes::VolumeState;
 
 /// The configuration of a node with real containers.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ pub(crate) struct CriNode {
     /// All pods that the runtime has or should have, by UID.
     pods: Mutex<HashMap<Str, PodRecord>>,
     health: Mutex<Result<(), String>>,
-    mount_features: Mutex<MountFeatures>,
+    features: Mutex<RuntimeFeatures>,
     image_mounter: ImageMounter,
     housekeeping: Housekeeping,
     /// The turns of pulls.
@@ -214,7 +214,7 @@ impl CriRuntime {
             wake: OnceLock::new(),
             pods: Mutex::default(),
             health: Mutex::new(Ok(())),
-            mount_features: Mutex::default(),
+            features: Mutex::default(),
             image_mounter,
             pulls: Semaphore::new(options.housekeeping.max_parallel_image_pulls.max(1)),
             housekeeping: options.housekeeping,
@@ -228,7 +228,8 @@ impl CriRuntime {
             let dir = node.paths.root.display();
             tracing::warn!(%error, %dir, "cannot write to the directory of the node");
         }
-        node.read_features().await;
+        // What is wrong with it is in the condition of the node.
+        let _ = node.check_status().await;
         let adopted = node.adopt().await;
         adopted.map_err(|source| ConnectError::Call {
             endpoint: node.client.endpoint().into(),
@@ -372,8 +373,9 @@ impl ContainerRuntime for CriRuntime {
     }
 
     fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
+        let features = self.0.features.lock().clone();
         let has_images = !matches!(self.0.image_mounter, ImageMounter::None);
-        match accept::refusal(pod, &self.0.unsafe_sysctls, has_images) {
+        match accept::refusal(pod, &self.0.unsafe_sysctls, &features, has_images) {
             None => Ok(()),
             Some(refusal) => Err(refusal),
         }
@@ -421,6 +423,10 @@ impl ContainerRuntime for CriRuntime {
 
     fn images(&self) -> Value {
         self.0.images.lock().clone()
+    }
+
+    fn features(&self) -> Option<RuntimeFeatures> {
+        Some(self.0.features.lock().clone())
     }
 
     fn take_node_events(&self) -> Vec<Note> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_cri::messages::{ContainerState, PodSandboxState, StatusRequest};
+use mizzen_cri::messages::{ContainerState, PodSandboxState, StatusRequest, StatusResponse};
 use mizzen_cri::{CallError, ContainerEvents};
 use mizzen_value::Str;
 use tokio::time::sleep;
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::CriNode;
 use super::container::{CellEnd, CellPhase, ContainerCell};
 use super::sandbox::SandboxPhase;
-use super::volumes::MountFeatures;
+use crate::runtime::{RuntimeFeatures, RuntimeHandler};
 
 /// Kubernetes: how often a runtime without events is listed, and one with events (kubelet.go).
 const RELIST: Duration = Duration::from_secs(1);
@@ -59,12 +59,11 @@ impl CriNode {
 
     /// Kubernetes: the conditions of the runtime make the node ready (kubelet.go,
     /// `updateRuntimeUp`).
-    async fn check_status(&self) -> Result<(), String> {
+    pub(super) async fn check_status(&self) -> Result<(), String> {
         let response = self.client.call(StatusRequest { verbose: false }).await;
-        let status = response
-            .map_err(|error| down(&error))?
-            .status
-            .unwrap_or_default();
+        let response = response.map_err(|error| down(&error))?;
+        *self.features.lock() = features(&response);
+        let status = response.status.unwrap_or_default();
         let failed = status.conditions.iter().find(|condition| !condition.status);
         match failed {
             None => Ok(()),
@@ -79,18 +78,6 @@ impl CriNode {
                 ))
             }
         }
-    }
-
-    /// Reads what the default handler of the runtime can do.
-    pub(super) async fn read_features(&self) {
-        let response = self.client.call(StatusRequest { verbose: false }).await;
-        let handlers = response.map(|response| response.runtime_handlers);
-        let handlers = handlers.unwrap_or_default().into_iter();
-        let mut default = handlers.filter(|handler| handler.name.is_empty());
-        let features = default.next().and_then(|handler| handler.features);
-        *self.mount_features.lock() = MountFeatures {
-            recursive_read_only: features.is_some_and(|it| it.recursive_read_only_mounts),
-        };
     }
 
     fn set_health(&self, seen: Result<(), String>) {
@@ -160,6 +147,23 @@ impl CriNode {
         let cells = pods.values().flat_map(|record| &record.containers);
         let running = cells.filter(|cell| cell.state.lock().phase.is_running());
         running.cloned().collect()
+    }
+}
+
+/// What a runtime says that it can do.
+fn features(response: &StatusResponse) -> RuntimeFeatures {
+    let features = response.features.as_ref();
+    let handlers = response.runtime_handlers.iter().map(|handler| {
+        let features = handler.features.clone().unwrap_or_default();
+        RuntimeHandler {
+            name: handler.name.clone(),
+            recursive_read_only: features.recursive_read_only_mounts,
+            user_namespaces: features.user_namespaces,
+        }
+    });
+    RuntimeFeatures {
+        supplemental_groups_policy: features.map(|it| it.supplemental_groups_policy),
+        handlers: handlers.collect(),
     }
 }
 

@@ -5,6 +5,7 @@ use mizzen_value::{Value, value};
 
 use crate::eviction::NodePressure;
 use crate::moment::{Moment, to_value};
+use crate::runtime::RuntimeFeatures;
 use crate::settings::NodeSettings;
 
 /// The kubelet version of the nodes.
@@ -123,7 +124,7 @@ pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Valu
         .iter()
         .map(|row| condition(row, known, now))
         .collect();
-    value!({
+    let mut status = value!({
         "addresses": [
             { "type": "InternalIP", "address": (settings.host(name).address) },
             { "type": "Hostname", "address": name },
@@ -133,10 +134,36 @@ pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Valu
         "conditions": conditions,
         "declaredFeatures": (FEATURES.map(Value::from).to_vec()),
         "daemonEndpoints": { "kubeletEndpoint": { "Port": (settings.port) } },
-        "features": { "supplementalGroupsPolicy": true },
         "images": (settings.runtime.images()),
         "nodeInfo": (node_info(settings, name)),
-    })
+    });
+    match settings.runtime.features() {
+        None => status.set("features", value!({ "supplementalGroupsPolicy": true })),
+        Some(features) => set_features(&mut status, &features),
+    }
+    status
+}
+
+/// What the runtime says that it can do. Kubernetes: pkg/kubelet/nodestatus/setters.go.
+fn set_features(status: &mut Value, features: &RuntimeFeatures) {
+    if let Some(has_policy) = features.supplemental_groups_policy {
+        status.set("features", value!({ "supplementalGroupsPolicy": has_policy }));
+    }
+    let handlers = features.handlers.iter().map(|handler| {
+        let features = value!({
+            "recursiveReadOnlyMounts": (handler.recursive_read_only),
+            "userNamespaces": (handler.user_namespaces),
+        });
+        let mut shown = value!({ "features": features });
+        if !handler.name.is_empty() {
+            shown.set("name", handler.name.as_str());
+        }
+        shown
+    });
+    let handlers: Vec<Value> = handlers.collect();
+    if !handlers.is_empty() {
+        status.set("runtimeHandlers", handlers);
+    }
 }
 
 /// The conditions of a node, with the health of its runtime, and what it runs short of.
@@ -182,6 +209,8 @@ pub(super) fn needs_status(settings: &NodeSettings, name: &str, node: &Value) ->
         "allocatable",
         "daemonEndpoints",
         "images",
+        "features",
+        "runtimeHandlers",
     ];
     let differs = fields.iter().any(|field| known[*field] != wanted[*field]);
     let health = settings.runtime.health();
@@ -241,5 +270,43 @@ fn architecture() -> &'static str {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::RuntimeHandler;
+
+    #[test]
+    fn a_node_has_the_features_that_its_runtime_reports() {
+        let shown = |features: RuntimeFeatures| {
+            let mut status = Value::object();
+            set_features(&mut status, &features);
+            status
+        };
+        assert_eq!(shown(RuntimeFeatures::default()), Value::object());
+        let features = RuntimeFeatures {
+            supplemental_groups_policy: Some(false),
+            handlers: vec![
+                RuntimeHandler {
+                    recursive_read_only: true,
+                    ..RuntimeHandler::default()
+                },
+                RuntimeHandler {
+                    name: "kata".into(),
+                    user_namespaces: true,
+                    ..RuntimeHandler::default()
+                },
+            ],
+        };
+        let handlers = value!([
+            { "features": { "recursiveReadOnlyMounts": true, "userNamespaces": false } },
+            { "features": { "recursiveReadOnlyMounts": false, "userNamespaces": true }, "name": "kata" },
+        ]);
+        assert_eq!(
+            shown(features),
+            value!({ "features": { "supplementalGroupsPolicy": false }, "runtimeHandlers": handlers })
+        );
     }
 }

@@ -55,6 +55,8 @@ pub struct ContainerState {
     is_preparing: bool,
     /// The image of its current instance by digest; empty if it is made up.
     pub image_id: Str,
+    /// The user of its current instance, null if it is not known; `None` if it is made up.
+    pub user: Option<Value>,
     /// The IDs of the last instances by number, if the runtime gives them.
     ids: Vec<(u32, Str)>,
     /// Why it cannot be created.
@@ -101,6 +103,7 @@ impl ContainerState {
             volume_error: None,
             is_preparing: false,
             image_id: Str::default(),
+            user: None,
             ids: Vec::new(),
             config_error: None,
             usable: false,
@@ -174,13 +177,14 @@ impl ContainerState {
             changes_at,
             id,
             image_id,
+            user,
         } = body.status(sync.now);
         events.into_iter().for_each(|note| sync.record(self, note));
         if let ContainerPhase::Failed { reason, message } = state {
             return self.fail_creation(reason, message, sync);
         }
         if !id.is_empty() {
-            (self.image_id, self.config_error) = (image_id, None);
+            (self.image_id, self.user, self.config_error) = (image_id, user, None);
             self.set_id(self.n_starts, id);
         }
         (self.usable, self.changes_at) = (usable, changes_at);

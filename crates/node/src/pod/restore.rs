@@ -103,6 +103,7 @@ impl ContainerState {
                     self.image = spec::container(pod, &self.name)["image"].str().into();
                 }
                 (self.n_starts, self.image_id) = (n, found.image_id);
+                self.user = Some(found.user);
                 if let Some((id, end)) = found.last {
                     self.last = Some(end);
                     self.set_id(n - 1, id);

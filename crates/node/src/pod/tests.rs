@@ -69,6 +69,7 @@ impl Play {
         let host = Host {
             address: "127.0.0.1".into(),
             scheme: "simulated".into(),
+            recursive_read_only: true,
         };
         let Some(patch) = status::patch(&self.pod, &self.object, &host, self.now) else {
             return;

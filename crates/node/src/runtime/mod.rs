@@ -183,6 +183,11 @@ pub trait ContainerRuntime: Send + Sync {
         Value::Null
     }
 
+    /// What it can do; `None` if it can do all.
+    fn features(&self) -> Option<RuntimeFeatures> {
+        None
+    }
+
     /// The Events about the node since the last call.
     fn take_node_events(&self) -> Vec<Note> {
         Vec::new()
@@ -257,6 +262,34 @@ pub struct MachineInfo {
     pub machine_id: String,
     /// The ID of its last start.
     pub boot_id: String,
+}
+
+/// What a runtime can do, for the status of its node and its pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuntimeFeatures {
+    /// Whether it has `supplementalGroupsPolicy`; `None` if it does not say.
+    pub supplemental_groups_policy: Option<bool>,
+    /// Its handlers; empty if it does not say.
+    pub handlers: Vec<RuntimeHandler>,
+}
+
+/// A handler of a runtime.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuntimeHandler {
+    /// Its name; empty for the default one.
+    pub name: String,
+    /// Whether it makes all mounts below a read-only one read-only.
+    pub recursive_read_only: bool,
+    /// Whether its pods can have user namespaces.
+    pub user_namespaces: bool,
+}
+
+impl RuntimeFeatures {
+    /// Whether the default handler makes all mounts below a read-only one read-only.
+    pub fn recursive_read_only(&self) -> bool {
+        let mut default = self.handlers.iter().filter(|it| it.name.is_empty());
+        default.next().is_some_and(|it| it.recursive_read_only)
+    }
 }
 
 /// Why a runtime cannot run a pod.
@@ -337,6 +370,8 @@ pub struct FoundContainer {
     pub state: ContainerPhase,
     /// Its image by digest.
     pub image_id: Str,
+    /// Its user, as a status has it; null if it is not known.
+    pub user: Value,
     /// The previous instance: its ID and its end.
     pub last: Option<(Str, Termination)>,
 }
@@ -478,6 +513,8 @@ pub struct ContainerStatus {
     pub id: Str,
     /// The image by digest; empty if it is made up or not known yet.
     pub image_id: Str,
+    /// The user as a status has it, null if it is not known; `None` if it is made up.
+    pub user: Option<Value>,
 }
 
 /// The state of a container.

@@ -210,6 +210,7 @@ impl ContainerHandle for SimulatedContainer {
             changes_at,
             id: Str::default(),
             image_id: Str::default(),
+            user: None,
         }
     }
 

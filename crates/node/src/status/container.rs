@@ -58,7 +58,10 @@ fn status(container: &ContainerState, object: &Value, host: &Host, waits: &str) 
         "started": (container.has_started(spec)),
         "state": (state(container, object, host, waits)),
     });
-    let mounts: Vec<Value> = spec["volumeMounts"].list().iter().map(mount).collect();
+    let mounts = spec["volumeMounts"].list().iter();
+    let mounts: Vec<Value> = mounts
+        .map(|wanted| mount(wanted, host.recursive_read_only))
+        .collect();
     if !mounts.is_empty() {
         status.set("volumeMounts", mounts);
     }
@@ -93,7 +96,11 @@ fn status(container: &ContainerState, object: &Value, host: &Host, waits: &str) 
         if !allocated.is_empty() {
             status.set("allocatedResources", allocated.clone());
         }
-        status.set("user", user(object, spec));
+        match &container.user {
+            None => status.set("user", user(object, spec)),
+            Some(user) if !user.is_null() => status.set("user", user.clone()),
+            Some(_) => {}
+        }
     }
     status
 }
@@ -179,13 +186,14 @@ fn image_id(image: &str) -> String {
     )
 }
 
-fn mount(mount: &Value) -> Value {
+/// Kubernetes: the mode that was resolved (kubelet_pods.go, `resolveRecursiveReadOnly`).
+fn mount(mount: &Value, recursive_read_only: bool) -> Value {
     let mut status =
         value!({ "name": (mount["name"].clone()), "mountPath": (mount["mountPath"].clone()) });
     if mount["readOnly"].bool() {
         status.set("readOnly", true);
         let wanted = mount["recursiveReadOnly"].str();
-        let is_on = matches!(wanted, "Enabled" | "IfPossible");
+        let is_on = recursive_read_only && matches!(wanted, "Enabled" | "IfPossible");
         status.set(
             "recursiveReadOnly",
             if is_on { "Enabled" } else { "Disabled" },
@@ -216,4 +224,22 @@ fn user(object: &Value, spec: &Value) -> Value {
     groups.dedup();
     let groups: Vec<Value> = groups.into_iter().map(Value::Int).collect();
     value!({ "linux": { "uid": (id("runAsUser")), "gid": group, "supplementalGroups": groups } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_recursively_read_only_where_the_runtime_can() {
+        for (wanted, can, expected) in [
+            ("IfPossible", true, "Enabled"),
+            ("IfPossible", false, "Disabled"),
+            ("Disabled", true, "Disabled"),
+        ] {
+            let asked = value!({ "name": "v", "readOnly": true, "recursiveReadOnly": wanted });
+            let made = mount(&asked, can);
+            assert_eq!(made["recursiveReadOnly"].str(), expected, "{wanted} {can}");
+        }
+    }
 }

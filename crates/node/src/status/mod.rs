@@ -24,6 +24,8 @@ pub(crate) struct Host {
     pub address: Str,
     /// The scheme of container IDs: the runtime's name.
     pub scheme: Str,
+    /// Whether all mounts below a read-only one can be read-only.
+    pub recursive_read_only: bool,
 }
 
 /// The strategic merge patch that brings a pod's status up to date; `None` if it is.
