@@ -10,8 +10,8 @@ use mizzen_cri::CallError;
 use mizzen_cri::messages::{
     ContainerConfig as CriContainerConfig, ContainerState, ContainerStatus as CriStatus,
     ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ImageSpec, ImageStatusRequest,
-    NamespaceMode, RemoveContainerRequest, StartContainerRequest, StopContainerRequest,
-    UpdateContainerResourcesRequest,
+    Int64Value, LinuxContainerSecurityContext, NamespaceMode, RemoveContainerRequest,
+    StartContainerRequest, StopContainerRequest, UpdateContainerResourcesRequest,
 };
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value, value};
@@ -360,10 +360,22 @@ impl CriNode {
         &self,
         pod: &Value,
         spec: &Value,
-        made: CriContainerConfig,
+        mut made: CriContainerConfig,
         cell: &ContainerCell,
     ) -> Result<(), StartError> {
-        self.check_non_root(pod, spec).await?;
+        let context = made
+            .linux
+            .as_mut()
+            .and_then(|it| it.security_context.as_mut());
+        let image = match context.filter(|it| it.run_as_user.is_none()) {
+            Some(context) => {
+                let user = self.image_user(spec["image"].str()).await?;
+                user.apply(context);
+                Some(user)
+            }
+            None => None,
+        };
+        check_non_root(pod, spec, image.as_ref())?;
         let id = self.create_container(pod, made, cell).await?;
         if cell.state.lock().is_cancelled {
             self.remove_container(&id).await;
@@ -404,35 +416,12 @@ impl CriNode {
         refreshed.map_err(|error| StartError::new("RunContainerError", error.message))
     }
 
-    /// Kubernetes: whether a container that must not run as root does not
-    /// (pkg/kubelet/kuberuntime/security_context.go, `verifyRunAsNonRoot`).
-    async fn check_non_root(&self, pod: &Value, spec: &Value) -> Result<(), StartError> {
-        let (own, common) = (&spec["securityContext"], &pod["spec"]["securityContext"]);
-        let either = |field: &str| match own[field].is_null() {
-            true => &common[field],
-            false => &own[field],
-        };
-        if !either("runAsNonRoot").bool() {
-            return Ok(());
-        }
-        let place = || {
-            let name = spec["name"].str();
-            format!("(pod: {:?}, container: {name})", spec::show(pod))
-        };
-        let refused = |why: String| Err(StartError::new("CreateContainerConfigError", why));
-        match either("runAsUser").as_int() {
-            Some(0) => {
-                let place = place();
-                return refused(format!(
-                    "container's runAsUser breaks non-root policy {place}"
-                ));
-            }
-            Some(_) => return Ok(()),
-            None => {}
-        }
+    /// The user of an image. Kubernetes: root if it names none (pkg/kubelet/kuberuntime/helpers.go,
+    /// `getImageUser`).
+    async fn image_user(&self, image: &str) -> Result<ImageUser, StartError> {
         let request = ImageStatusRequest {
             image: Some(ImageSpec {
-                image: spec["image"].str().into(),
+                image: image.into(),
                 ..ImageSpec::default()
             }),
             verbose: false,
@@ -441,17 +430,11 @@ impl CriNode {
         let image =
             image.map_err(|error| StartError::new("CreateContainerConfigError", error.message))?;
         let image = image.image.unwrap_or_default();
-        match (image.uid.map(|uid| uid.value), image.username.as_str()) {
-            (Some(0), _) | (None, "") => refused(format!(
-                "container has runAsNonRoot and image will run as root {}",
-                place()
-            )),
-            (None, user) => refused(format!(
-                "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root {}",
-                place()
-            )),
-            (Some(_), _) => Ok(()),
-        }
+        Ok(match (image.uid, image.username) {
+            (Some(uid), _) => ImageUser::Id(uid.value),
+            (None, name) if name.is_empty() => ImageUser::Id(0),
+            (None, name) => ImageUser::Name(name),
+        })
     }
 
     /// An ephemeral container shares the process namespace of its target.
@@ -845,6 +828,51 @@ impl CriNode {
     }
 }
 
+/// The user of an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ImageUser {
+    Id(i64),
+    Name(String),
+}
+
+impl ImageUser {
+    /// Makes it the user of a container whose pod names none. A runtime refuses a group without a
+    /// user.
+    fn apply(&self, context: &mut LinuxContainerSecurityContext) {
+        match self {
+            ImageUser::Id(value) => context.run_as_user = Some(Int64Value { value: *value }),
+            ImageUser::Name(name) => context.run_as_username = name.clone(),
+        }
+    }
+}
+
+/// Kubernetes: whether a container that must not run as root does not
+/// (pkg/kubelet/kuberuntime/security_context.go, `verifyRunAsNonRoot`). `image` is the user of its
+/// image, if that counts.
+fn check_non_root(pod: &Value, spec: &Value, image: Option<&ImageUser>) -> Result<(), StartError> {
+    let (own, common) = (&spec["securityContext"], &pod["spec"]["securityContext"]);
+    let either = |field: &str| match own[field].is_null() {
+        true => &common[field],
+        false => &own[field],
+    };
+    if !either("runAsNonRoot").bool() {
+        return Ok(());
+    }
+    let why = match (either("runAsUser").as_int(), image) {
+        (Some(0), _) => "container's runAsUser breaks non-root policy".into(),
+        (None, Some(ImageUser::Id(0))) => {
+            "container has runAsNonRoot and image will run as root".into()
+        }
+        (None, Some(ImageUser::Name(user))) => format!(
+            "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root"
+        ),
+        _ => return Ok(()),
+    };
+    let (pod, name) = (spec::show(pod), spec["name"].str());
+    let message = format!("{why} (pod: {pod:?}, container: {name})");
+    Err(StartError::new("CreateContainerConfigError", message))
+}
+
 /// Why an instance did not start.
 struct StartError {
     reason: Str,
@@ -911,4 +939,52 @@ fn log_tail(text: &str) -> String {
         cut += 1;
     }
     tail.split_off(cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_without_a_user_has_that_of_its_image() {
+        let mut context = LinuxContainerSecurityContext::default();
+        ImageUser::Id(7).apply(&mut context);
+        assert_eq!(context.run_as_user, Some(Int64Value { value: 7 }));
+        let mut context = LinuxContainerSecurityContext::default();
+        ImageUser::Name("nobody".into()).apply(&mut context);
+        assert_eq!(
+            (context.run_as_user, context.run_as_username.as_str()),
+            (None, "nobody")
+        );
+    }
+
+    #[test]
+    fn a_container_that_must_not_run_as_root_does_not() {
+        let check = |context: Value, image: Option<ImageUser>| {
+            let pod = value!({ "metadata": { "name": "p", "namespace": "n", "uid": "u" } });
+            let spec = value!({ "name": "c", "securityContext": context });
+            let checked = check_non_root(&pod, &spec, image.as_ref());
+            checked.map_err(|error| error.message).err().unwrap_or_default()
+        };
+        let wanted = |user: Value| value!({ "runAsNonRoot": true, "runAsUser": user });
+        assert_eq!(check(value!({}), Some(ImageUser::Id(0))), "");
+        assert_eq!(check(wanted(Value::Int(1)), None), "");
+        assert_eq!(check(wanted(Value::Null), Some(ImageUser::Id(1))), "");
+        for (user, image, expected) in [
+            (Value::Int(0), None, "container's runAsUser breaks non-root policy (pod: "),
+            (
+                Value::Null,
+                Some(ImageUser::Id(0)),
+                "container has runAsNonRoot and image will run as root (pod: ",
+            ),
+            (
+                Value::Null,
+                Some(ImageUser::Name("web".into())),
+                "container has runAsNonRoot and image has non-numeric user (web), cannot verify user is non-root (pod: ",
+            ),
+        ] {
+            let why = check(wanted(user), image);
+            assert!(why.starts_with(expected), "{why}");
+        }
+    }
 }
