@@ -26,6 +26,8 @@ use crate::moment::{Moment, seconds};
 use crate::pod::spec::field;
 use crate::runtime::{ContainerConfig, ProbeResult, ProbeType};
 
+/// Kubernetes: how often a probe is tried (pkg/kubelet/prober, `maxProbeRetries`).
+const MAX_TRIES: usize = 3;
 /// Kubernetes: the most of an output that is kept (pkg/probe).
 const MAX_OUTPUT: usize = 10 << 10;
 /// Kubernetes: the timeout of an HTTP hook (pkg/kubelet/lifecycle/handlers.go).
@@ -49,8 +51,17 @@ impl ProbeRuns {
     }
 }
 
-/// The outcome of a probe: the warning of one that succeeded, or the output of one that failed.
-type ProbeOutcome = Result<Option<String>, String>;
+/// The outcome of a probe; one that succeeded may have a warning.
+type ProbeOutcome = Result<Option<String>, ProbeError>;
+
+/// Why a probe did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ProbeError {
+    /// The container does not answer as it should: the output.
+    Failed(String),
+    /// It was not probed: the state of the container is unknown.
+    Unknown(String),
+}
 
 /// What a probe needs of its pod.
 struct ProbeTarget {
@@ -86,17 +97,32 @@ impl CriNode {
         };
         let cell = cell.clone();
         tokio::spawn(async move {
-            let outcome = self.run_probe(&target).await;
-            if let Ok(Some(warning)) = &outcome {
-                let message = format!("{probe:?} probe warning: {warning}");
-                cell.record(Note::warning("ProbeWarning", "", message));
-            }
+            let outcome = self.run_probe_with_retries(&target).await;
             let result = ProbeResult {
                 good: outcome.is_ok(),
+                is_unknown: matches!(outcome, Err(ProbeError::Unknown(_))),
                 steady: false,
                 is_of_pod: false,
                 is_measured: true,
-                output: outcome.err(),
+                output: None,
+            };
+            let result = match outcome {
+                Ok(None) => result,
+                Ok(Some(warning)) => {
+                    let message = format!("{probe:?} probe warning: {warning}");
+                    cell.record(Note::warning("ProbeWarning", "", message));
+                    result
+                }
+                Err(ProbeError::Failed(output)) => ProbeResult {
+                    output: Some(output),
+                    ..result
+                },
+                Err(ProbeError::Unknown(error)) => {
+                    let message =
+                        format!("{probe:?} probe errored and resulted in unknown state: {error}");
+                    cell.record(Note::warning("Unhealthy", "", message));
+                    result
+                }
             };
             if let Some(run) = &mut *cell.probes.of(probe).lock() {
                 run.result = Some(result);
@@ -104,6 +130,17 @@ impl CriNode {
             self.wake_pod(&cell.uid);
         });
         None
+    }
+
+    /// Kubernetes: what could not be probed is tried again at once (pkg/kubelet/prober/prober.go).
+    async fn run_probe_with_retries(&self, target: &ProbeTarget) -> ProbeOutcome {
+        let mut n_tries = 1;
+        loop {
+            match self.run_probe(target).await {
+                Err(ProbeError::Unknown(_)) if n_tries < MAX_TRIES => n_tries += 1,
+                outcome => return outcome,
+            }
+        }
     }
 
     async fn run_probe(&self, target: &ProbeTarget) -> ProbeOutcome {
@@ -115,23 +152,32 @@ impl CriNode {
         } else if !probe["httpGet"].is_null() {
             http_get(target, limit).await
         } else if !probe["tcpSocket"].is_null() {
-            let dialled = dial(&target.container, &probe["tcpSocket"], &target.address);
+            let action = &probe["tcpSocket"];
+            let port = port(&target.container, &action["port"]).map_err(ProbeError::Unknown)?;
+            let dialled = dial(&authority(host(action, &target.address), port));
             match timeout(limit, dialled).await {
-                Ok(dialled) => dialled.map(good),
-                Err(_) => Err("dial tcp: i/o timeout".into()),
+                Ok(dialled) => dialled.map(good).map_err(ProbeError::Failed),
+                Err(_) => Err(ProbeError::Failed("dial tcp: i/o timeout".into())),
             }
         } else {
-            check_grpc(&probe["grpc"], &target.address, limit)
-                .await
-                .map(good)
+            let checked = check_grpc(&probe["grpc"], &target.address, limit).await;
+            checked.map(good).map_err(ProbeError::Failed)
         }
     }
 
-    async fn run_exec_probe(&self, target: &ProbeTarget, limit: Duration) -> Result<(), String> {
+    /// Kubernetes: only an exit code and a timeout are a failure (pkg/probe/exec). Where the program
+    /// is missing, or the runtime is, the state is unknown.
+    async fn run_exec_probe(
+        &self,
+        target: &ProbeTarget,
+        limit: Duration,
+    ) -> Result<(), ProbeError> {
         let command = target.probe["exec"]["command"].list().iter();
+        let command: Vec<String> = command.map(|word| word.str().to_owned()).collect();
+        let shown = command.join(" ");
         let exec = ExecSyncRequest {
             container_id: target.id.clone(),
-            cmd: command.map(|word| word.str().to_owned()).collect(),
+            cmd: command,
             timeout: limit.as_secs() as i64,
         };
         match self.client.call(exec).await {
@@ -139,20 +185,22 @@ impl CriNode {
             Ok(ended) => {
                 let mut output = [ended.stdout, ended.stderr].concat();
                 output.truncate(MAX_OUTPUT);
-                Err(String::from_utf8_lossy(&output).into_owned())
+                let output = String::from_utf8_lossy(&output).into_owned();
+                Err(ProbeError::Failed(output))
             }
             Err(error) if error.code == Code::DeadlineExceeded => {
-                Err(format!("command timed out after {} s", limit.as_secs()))
+                let limit = duration_text(limit.as_nanos() as i64);
+                Err(ProbeError::Failed(format!(
+                    "command timed out: {shown:?} timed out after {limit}"
+                )))
             }
-            Err(error) => Err(error.message),
+            Err(error) => Err(ProbeError::Unknown(error.to_string())),
         }
     }
 }
 
-async fn dial(container: &Value, action: &Value, address: &str) -> Result<(), String> {
-    let port = port(container, &action["port"])?;
-    let authority = authority(host(action, address), port);
-    let dialled = mizzen_transport::dial(&authority).await;
+async fn dial(authority: &str) -> Result<(), String> {
+    let dialled = mizzen_transport::dial(authority).await;
     dialled.map(drop).map_err(|error| error.to_string())
 }
 
@@ -160,13 +208,18 @@ async fn dial(container: &Value, action: &Value, address: &str) -> Result<(), St
 /// (pkg/probe/http).
 async fn http_get(target: &ProbeTarget, limit: Duration) -> ProbeOutcome {
     let action = &target.probe["httpGet"];
-    let request = HttpAction::new(&target.container, action, &target.address, "probe")?;
-    match request.send(Instant::now() + limit).await? {
+    let request = HttpAction::new(&target.container, action, &target.address, "probe");
+    let request = request.map_err(ProbeError::Unknown)?;
+    let sent = request.send(Instant::now() + limit).await;
+    match sent.map_err(ProbeError::Failed)? {
         (200..300, _) => Ok(None),
         (300..400, body) => Ok(Some(format!(
             "Probe terminated redirects, Response body: {body}"
         ))),
-        (code, _) => Err(format!("HTTP probe failed with statuscode: {code}")),
+        (code, _) => {
+            let output = format!("HTTP probe failed with statuscode: {code}");
+            Err(ProbeError::Failed(output))
+        }
     }
 }
 

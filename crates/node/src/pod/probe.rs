@@ -143,9 +143,12 @@ impl ProbeWorker {
             let Some(health) = target.body.probe(probe, &target.config, next) else {
                 break;
             };
-            self.answer(health.good, spec);
-            if !health.good {
-                findings.failed.push((probe, health.output));
+            // Kubernetes: the result of a probe that errored is dropped (worker.go, `doProbe`).
+            if !health.is_unknown {
+                self.answer(health.good, spec);
+                if !health.good {
+                    findings.failed.push((probe, health.output));
+                }
             }
             next += period;
             // Kubernetes: ticks that pass while a probe runs are dropped.

@@ -569,6 +569,8 @@ pub enum ProbeType {
 pub struct ProbeResult {
     /// Whether it succeeded.
     pub good: bool,
+    /// Whether the container could not be probed. Then the results before it stand.
+    pub is_unknown: bool,
     /// Whether the result stays until [`ContainerStatus::changes_at`] or until the pod changes.
     pub steady: bool,
     /// Whether the result depends on the current pod, whatever moment was probed.

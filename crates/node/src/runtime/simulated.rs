@@ -255,6 +255,7 @@ impl SimulatedContainer {
                 ProbeType::Startup => self.was_ready(at),
                 ProbeType::Liveness => self.is_healthy(at),
             },
+            is_unknown: false,
             steady: true,
             is_of_pod: false,
             is_measured: false,

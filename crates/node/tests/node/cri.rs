@@ -615,8 +615,9 @@ async fn a_lost_runtime_makes_the_node_unready_and_containers_run_on() {
             )
         })
     };
-    node.run("web", &container("command: [sleep, '1000']"))
-        .await;
+    let probe = "{exec: {command: ['true']}, periodSeconds: 1, failureThreshold: 1}";
+    let probed = format!("command: [sleep, '1000'], livenessProbe: {probe}, readinessProbe: {probe}");
+    node.run("web", &container(&probed)).await;
     let before = node.until_pod("web", "ready=True c=running").await;
     node.until("the node is ready", async |node| {
         ready(node).await.unwrap().0 == "True"
@@ -637,6 +638,15 @@ async fn a_lost_runtime_makes_the_node_unready_and_containers_run_on() {
     node.until("the node is not ready", async |node| {
         let (status, message) = ready(node).await.unwrap();
         status == "False" && message.starts_with("container runtime is down: ")
+    })
+    .await;
+    // What cannot be probed is neither unhealthy nor unready.
+    node.until("the probes have errored", async |node| {
+        let events = events_of(&node.cluster, "web").await;
+        ["Liveness", "Readiness"].iter().all(|probe| {
+            let errored = format!("{probe} probe errored and resulted in unknown state: rpc error:");
+            events.iter().any(|event| event.contains(&errored))
+        })
     })
     .await;
     node.containerd.launch().await;

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::http_server::Site;
 use super::{RealNode, container};
 use crate::containerd::BUSYBOX;
-use crate::fixtures::{delete_pod, events_of};
+use crate::fixtures::{delete_pod, events_of, get_pod};
 
 /// A container on which the test has an eye: its name, what it runs, and further fields.
 fn named(name: &str, command: &str, more: &str) -> String {
@@ -174,4 +174,32 @@ async fn hooks_call_urls_and_sleep_and_a_failed_post_start_ends_the_container() 
         node.count().await == (0, 0)
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_whose_program_is_missing_has_no_result() {
+    let Some(node) = RealNode::start("real-no-program", 143).await else {
+        return;
+    };
+    let probe = |program: &str| format!("{{exec: {{command: [{program}]}}, periodSeconds: 1, failureThreshold: 1}}");
+    let spec = container(&format!(
+        "command: [sleep, '1000'], livenessProbe: {}, readinessProbe: {}",
+        probe("/no/such/program"),
+        probe("'true'")
+    ));
+    node.run("web", &spec).await;
+    node.until("the probe has errored more than once", async |node| {
+        let events = events_of(&node.cluster, "web").await;
+        let errored = "Liveness probe errored and resulted in unknown state: rpc error: code = ";
+        events
+            .iter()
+            .any(|event| event.contains(errored) && !event.ends_with(" x1"))
+    })
+    .await;
+    node.until_pod("web", "Running ready=True c=running").await;
+    let pod = get_pod(&node.cluster, "web").await;
+    let status = &pod["status"]["containerStatuses"][0];
+    assert_eq!(status["restartCount"].int(), 0);
+    let events = events_of(&node.cluster, "web").await;
+    assert!(!events.iter().any(|event| event.contains("probe failed")));
 }

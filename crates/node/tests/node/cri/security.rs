@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use mizzen_cri::CriClient;
+use mizzen_cri::messages::ListPodSandboxRequest;
 use mizzen_sdk::dynamic::PatchType;
 use mizzen_sdk::resource::{CONFIG_MAPS, PODS};
 use mizzen_sdk::{Key, ResourceType};
@@ -185,4 +187,28 @@ async fn host_namespaces_and_privileges_reach_the_container() {
         .unwrap();
     node.until_pod("debugged", "debugger=Completed(0)").await;
     assert_eq!(node.log("debugged", "?container=debugger").await, "1\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_goes_with_the_user_of_the_image_and_hosts_are_those_of_the_machine() {
+    let Some(node) = RealNode::start("real-group", 144).await else {
+        return;
+    };
+    let spec = container("command: [sleep, '1000'], securityContext: {runAsGroup: 3000}");
+    let host = "hostNetwork: true, hostAliases: [{ip: 10.9.9.9, hostnames: [alias.test]}]";
+    let text = format!(
+        "{{metadata: {{name: web, annotations: {{io.test/own: kept}}}}, spec: {{nodeName: real-group, {host}, {spec}}}}}"
+    );
+    create(&node.cluster, &PODS, &text).await;
+    node.until_pod("web", "ready=True c=running").await;
+    let (out, err, _) = node.exec("web", "id -u; id -g; cat /etc/hosts", "").await;
+    let machine = fs::read_to_string("/etc/hosts").unwrap();
+    let expected = format!(
+        "0\n3000\n# Kubernetes-managed hosts file (host network).\n{machine}\n# Entries added by HostAliases.\n\
+         10.9.9.9\talias.test\n"
+    );
+    assert_eq!(out, expected, "{err}");
+    let client = CriClient::connect(&node.containerd.endpoint()).await.unwrap();
+    let sandboxes = client.call(ListPodSandboxRequest::default()).await.unwrap();
+    assert_eq!(sandboxes.items[0].annotations["io.test/own"], "kept");
 }
