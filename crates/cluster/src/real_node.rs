@@ -8,7 +8,7 @@ use mizzen_bootstrap::objects::{bootstrap_nodes, bootstrap_volumes};
 use mizzen_bootstrap::pki::Authority;
 use mizzen_bootstrap::users;
 use mizzen_node as node;
-use mizzen_node::StaticPodSource;
+use mizzen_node::{NodeAddress, StaticPodSource};
 use mizzen_node::cri::{CriOptions, CriRuntime};
 use mizzen_sdk::informer::Factory;
 
@@ -25,6 +25,8 @@ const LEASE: &str = "cri";
 pub(crate) struct RealNode {
     /// Its runtime.
     pub cri: CriOptions,
+    /// Its address.
+    pub address: NodeAddress,
     /// Its static pods.
     pub static_pods: Option<StaticPodSource>,
     /// What it keeps for the system, and when it evicts pods.
@@ -64,6 +66,7 @@ fn run(real_node: RealNode, server: Server, authority: String, informers: Factor
         let (cri_options, authority) = (real_node.cri.clone(), authority.clone());
         let static_pods = real_node.static_pods.clone();
         let pressure = real_node.pressure.clone();
+        let address = real_node.address;
         let (server, informers) = (server.clone(), ScopedInformers(informers.scoped()));
         Box::pin(async move {
             let name = cri_options.node.clone();
@@ -75,9 +78,10 @@ fn run(real_node: RealNode, server: Server, authority: String, informers: Factor
             options.client_of = Arc::new(move |name| client(&server, User::node(name)));
             options.informers = Some(informers.0.clone());
             options.static_pods = static_pods;
+            options.node_address = Some(address);
             pressure.apply(&mut options);
             let serving =
-                node::Serving::bind(options.address, &authority, options.clock.clone()).await;
+                node::Serving::bind(address.listen(), &authority, options.clock.clone()).await;
             options.serving = Some(serving.map_err(|error| error.to_string())?);
             readiness.set_ready();
             node::run(options).await;

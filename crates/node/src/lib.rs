@@ -76,7 +76,7 @@ use agent::{Agent, AgentHandle};
 use cri::CriRuntime;
 use eviction::EvictionConfig;
 pub use moment::Moment;
-pub use nodes::parse_capacity;
+pub use nodes::{NodeAddress, parse_capacity};
 pub use provisioner::PROVISIONER;
 use runtime::{ContainerRuntime, Simulated};
 use server::is_loopback_v4;
@@ -112,6 +112,8 @@ pub struct Options {
     /// is in 127.0.0.0/8 and the server listens on that whole range, each further node has the next
     /// address; otherwise all nodes share this one.
     pub address: IpAddr,
+    /// The address of a node with real containers, in place of `address`.
+    pub node_address: Option<NodeAddress>,
     /// What is kept of the capacity for the system, by resource; pods cannot request it.
     pub reserved: Value,
     /// When pods are evicted, on nodes that are measured.
@@ -145,6 +147,7 @@ impl Options {
             is_numbered: true,
             capacity: nodes::default_capacity(),
             address: Ipv4Addr::LOCALHOST.into(),
+            node_address: None,
             reserved: Value::object(),
             eviction: EvictionConfig::default(),
             stats: None,
@@ -296,6 +299,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         eviction,
         stats,
         address,
+        node_address,
         runtime,
         clock,
         ..
@@ -325,6 +329,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
             unrepeated(clock.clone()),
         ),
         address,
+        node_address,
         has_own_addresses: is_loopback_v4(address) && serving.is_none_or(Serving::spans_loopback),
         scheme,
         port: serving.map_or(0, Serving::port),

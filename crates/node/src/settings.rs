@@ -16,6 +16,7 @@ use mizzen_value::{Str, Value};
 use crate::ClientOf;
 use crate::eviction::{EvictionConfig, NodePressure};
 use crate::moment::Moment;
+use crate::nodes::NodeAddress;
 use crate::pod::inputs::{Inputs, NodeContext};
 use crate::runtime::ContainerRuntime;
 use crate::services::ServiceLinks;
@@ -46,6 +47,8 @@ pub(crate) struct NodeSettings {
     pub pressures: Mutex<Vec<NodePressure>>,
     /// The address of the first node.
     pub address: IpAddr,
+    /// The address of the node with real containers.
+    pub node_address: Option<NodeAddress>,
     /// Whether each node has an address of its own, following that of the node before.
     pub has_own_addresses: bool,
     /// The scheme of container IDs: the runtime's name.
@@ -77,6 +80,9 @@ impl NodeSettings {
 
     fn address(&self, node: &str) -> IpAddr {
         const LAST: u32 = u32::from_be_bytes([127, 255, 255, 254]);
+        if let Some(of_node) = &self.node_address {
+            return of_node.current();
+        }
         let at = node
             .strip_prefix(self.prefix.as_str())
             .and_then(|rest| rest.strip_prefix('-')?.parse().ok());

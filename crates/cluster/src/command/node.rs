@@ -48,7 +48,7 @@ pub(crate) struct NodeCommand {
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
     /// Serve logs, exec and metrics at this address of the first node. In 127.0.0.0/8 each further node has the next address
-    /// (on Linux); all nodes share any other address
+    /// (on Linux); all nodes share any other address. With --node-runtime cri, --node-ip is the address of the node
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     address: IpAddr,
     /// Name nodes with this prefix and a number
@@ -85,6 +85,7 @@ impl NodeCommand {
                     let runtime = runtime.map_err(RuntimeError::from)?;
                     let mut options = node::Options::cri(client.clone(), &name, runtime);
                     options.static_pods = self.runtime.static_pods();
+                    options.node_address = Some(self.runtime.node_address());
                     self.runtime.pressure()?.apply(&mut options);
                     options
                 }
@@ -200,7 +201,12 @@ async fn bind_serving(client: &kube::Client, options: &node::Options) -> Option<
         let authority = node::client_authority(client)
             .await
             .map_err(|error| error.to_string())?;
-        let serving = node::Serving::bind(options.address, &authority, options.clock.clone()).await;
+        let address = match &options.node_address {
+            // It listens where the user has said, or where the node is reached.
+            Some(of_node) if options.address.is_loopback() => of_node.listen(),
+            _ => options.address,
+        };
+        let serving = node::Serving::bind(address, &authority, options.clock.clone()).await;
         serving.map_err(|error| error.to_string())
     };
     match listen.await {

@@ -1,11 +1,12 @@
 //! The flags of nodes with real containers.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use mizzen_node::StaticPodSource;
+use mizzen_node::{NodeAddress, StaticPodSource};
 use mizzen_node::cri::{
     ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy, check_sysctl_pattern,
 };
@@ -42,6 +43,10 @@ pub(crate) struct NodeRuntimeArgs {
     /// Name the node with real containers [default: the host name]
     #[arg(long, value_name = "NAME", value_parser = node_name)]
     node_name: Option<String>,
+    /// Give the node with real containers this address [default: that of the interface with the default route, or that of the
+    /// host name, or 127.0.0.1]
+    #[arg(long, value_name = "IP", value_parser = node_ip)]
+    node_ip: Option<NodeAddress>,
     /// Keep the volumes of pods with real containers in this directory
     #[arg(long, value_name = "DIR", default_value = "/var/lib/mizzen/node")]
     node_root_dir: PathBuf,
@@ -207,6 +212,14 @@ impl NodeRuntimeArgs {
         self.pressure.options().map_err(RuntimeError::Pressure)
     }
 
+    /// The address of the node.
+    pub(crate) fn node_address(&self) -> NodeAddress {
+        self.node_ip.unwrap_or_else(|| {
+            let name = nix::unistd::gethostname().unwrap_or_default();
+            NodeAddress::of_machine(&name.to_string_lossy())
+        })
+    }
+
     /// Where static pods come from. They are completed and validated as the API server does it.
     pub(crate) fn static_pods(&self) -> Option<StaticPodSource> {
         let path = self.pod_manifest_path.clone()?;
@@ -219,6 +232,11 @@ impl NodeRuntimeArgs {
 
 fn sysctl(text: &str) -> Result<String, String> {
     check_sysctl_pattern(text).map(|()| text.into())
+}
+
+fn node_ip(text: &str) -> Result<NodeAddress, String> {
+    let address = text.parse::<IpAddr>().map_err(|error| error.to_string())?;
+    NodeAddress::fixed(address)
 }
 
 /// The host name, in lower case as the kubelet has it.

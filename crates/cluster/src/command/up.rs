@@ -124,6 +124,7 @@ fn check_runtime(runtime: &NodeRuntimeArgs) -> Result<Option<Box<RealNode>>, UpE
     };
     Ok(Some(Box::new(RealNode {
         cri,
+        address: runtime.node_address(),
         static_pods: runtime.static_pods(),
         pressure: runtime.pressure()?,
     })))

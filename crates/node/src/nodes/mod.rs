@@ -2,9 +2,11 @@
 
 mod capacity;
 mod heartbeat;
+mod node_address;
 mod object;
 
 pub use capacity::parse_capacity;
 pub(crate) use capacity::{allocatable, default_capacity};
 pub(crate) use heartbeat::run_heartbeats;
+pub use node_address::NodeAddress;
 pub(crate) use object::node_object;
