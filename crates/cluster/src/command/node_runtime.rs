@@ -57,6 +57,10 @@ pub(crate) struct NodeRuntimeArgs {
     /// unless there is one
     #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
     cni_conf_dir: PathBuf,
+    /// Take the name servers of pods with real containers from this file [default: /etc/resolv.conf, or
+    /// /run/systemd/resolve/resolv.conf where the former has only addresses of the loopback interface]
+    #[arg(long, value_name = "FILE")]
+    resolv_conf: Option<PathBuf>,
     /// Run the pods of the manifests in this directory, or of this file, on the node with real containers
     #[arg(long, value_name = "PATH")]
     pod_manifest_path: Option<PathBuf>,
@@ -197,6 +201,7 @@ impl NodeRuntimeArgs {
             root: self.node_root_dir.clone(),
             logs: self.pod_logs_dir.clone(),
             network: self.cni_conf_dir.clone(),
+            resolver: self.resolv_conf.clone(),
             api_server: None,
             unsafe_sysctls: self.allowed_unsafe_sysctls.clone(),
             housekeeping: self.housekeeping.options()?,

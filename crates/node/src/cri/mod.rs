@@ -119,6 +119,9 @@ pub struct CriOptions {
     pub logs: PathBuf,
     /// The directory in which the runtime expects its CNI configuration.
     pub network: PathBuf,
+    /// The resolv.conf for pods; `None` for that of the machine, or that of systemd-resolved where the
+    /// machine has only an address of the loopback interface.
+    pub resolver: Option<PathBuf>,
     /// Where the agent reaches the API server, such as `127.0.0.1:6443`, for clients in pods.
     pub api_server: Option<String>,
     /// The sysctls that pods may set besides the safe ones; with `*` at the end, prefixes.
@@ -137,6 +140,9 @@ pub(crate) struct CriNode {
     node: String,
     paths: NodePaths,
     network: PathBuf,
+    /// Whether the runtime has the CNI plug-in `firewall`.
+    has_firewall: bool,
+    resolver: Option<PathBuf>,
     api_server: Option<String>,
     service_listener: tokio::sync::Mutex<ServiceListener>,
     unsafe_sysctls: Vec<String>,
@@ -199,6 +205,7 @@ impl CriRuntime {
         let client = CriClient::connect(&options.endpoint).await?;
         let driver = cgroup_driver(&client).await;
         let image_mounter = ImageMounter::of(&client).await;
+        let has_firewall = preflight::has_plugin(&client, network::FIREWALL).await;
         let node = Arc::new(CriNode {
             client,
             node: options.node,
@@ -207,6 +214,8 @@ impl CriRuntime {
                 logs: options.logs,
             },
             network: options.network,
+            has_firewall,
+            resolver: options.resolver,
             api_server: options.api_server,
             service_listener: tokio::sync::Mutex::default(),
             unsafe_sysctls: options.unsafe_sysctls,

@@ -9,6 +9,9 @@ use super::CriNode;
 
 /// The file that is written.
 pub(super) const FILE: &str = "10-mizzen.conflist";
+/// The plug-in that lets pods pass where the policy of iptables is to drop what is forwarded, as
+/// Docker makes it.
+pub(super) const FIREWALL: &str = "firewall";
 /// The name of the network, of which addresses are recorded by `host-local`.
 const NAME: &str = "mizzen";
 
@@ -18,7 +21,12 @@ impl CriNode {
         if pod_cidr.is_empty() || has_configuration(&self.network) {
             return;
         }
-        let text = json::to_string(&configuration(&self.node, pod_cidr));
+        if !self.has_firewall {
+            tracing::warn!(
+                "no CNI plug-in firewall: pods reach nothing outside where the machine drops what it forwards"
+            );
+        }
+        let text = json::to_string(&configuration(&self.node, pod_cidr, self.has_firewall));
         let written = fs::create_dir_all(&self.network).and_then(|()| {
             // The runtime must not read half a file.
             let draft = self.network.join(".mizzen.tmp");
@@ -64,32 +72,32 @@ pub(super) fn has_configuration(dir: &Path) -> bool {
 }
 
 /// A bridge with addresses of the node's range.
-fn configuration(node: &str, pod_cidr: &str) -> Value {
+fn configuration(node: &str, pod_cidr: &str, has_firewall: bool) -> Value {
     let bridge = bridge(node);
     let all = if pod_cidr.contains(':') {
         "::/0"
     } else {
         "0.0.0.0/0"
     };
-    value!({
-        "cniVersion": "0.4.0",
-        "name": (name(node)),
-        "plugins": [
-            {
-                "type": "bridge",
-                "bridge": bridge,
-                "isGateway": true,
-                "ipMasq": true,
-                "hairpinMode": true,
-                "ipam": {
-                    "type": "host-local",
-                    "ranges": [[{ "subnet": pod_cidr }]],
-                    "routes": [{ "dst": all }],
-                },
+    let mut plugins = vec![
+        value!({
+            "type": "bridge",
+            "bridge": bridge,
+            "isGateway": true,
+            "ipMasq": true,
+            "hairpinMode": true,
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{ "subnet": pod_cidr }]],
+                "routes": [{ "dst": all }],
             },
-            { "type": "portmap", "capabilities": { "portMappings": true } },
-        ],
-    })
+        }),
+        value!({ "type": "portmap", "capabilities": { "portMappings": true } }),
+    ];
+    if has_firewall {
+        plugins.push(value!({ "type": FIREWALL }));
+    }
+    value!({ "cniVersion": "0.4.0", "name": (name(node)), "plugins": plugins })
 }
 
 #[cfg(test)]
@@ -108,9 +116,21 @@ mod tests {
 
     #[test]
     fn the_bridge_has_a_name_that_linux_accepts() {
-        let made = configuration(&"long-".repeat(20), "10.1.2.0/24");
+        let made = configuration(&"long-".repeat(20), "10.1.2.0/24", false);
         assert!(made["plugins"][0]["bridge"].str().len() <= 15);
         let range = &made["plugins"][0]["ipam"]["ranges"][0][0]["subnet"];
         assert_eq!(range.str(), "10.1.2.0/24");
+    }
+
+    #[test]
+    fn the_firewall_is_used_where_it_is_installed() {
+        let types = |has_firewall: bool| {
+            let made = configuration("a", "10.1.2.0/24", has_firewall);
+            let plugins = made["plugins"].list().iter();
+            let types: Vec<String> = plugins.map(|it| it["type"].str().to_owned()).collect();
+            types.join(" ")
+        };
+        assert_eq!(types(false), "bridge portmap");
+        assert_eq!(types(true), "bridge portmap firewall");
     }
 }

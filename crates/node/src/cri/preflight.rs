@@ -11,7 +11,7 @@ use mizzen_cri::{ConnectError, CriClient};
 use mizzen_value::json;
 
 use super::CriOptions;
-use super::network::has_configuration;
+use super::network::{FIREWALL, has_configuration};
 
 /// The plug-ins that the network of pods is made of.
 const PLUGINS: [&str; 4] = ["bridge", "host-local", "portmap", "loopback"];
@@ -42,6 +42,7 @@ struct Machine {
     makes_network: bool,
     plugin_dirs: Vec<PathBuf>,
     missing_plugins: Vec<&'static str>,
+    has_firewall: bool,
     has_iptables: bool,
     has_bridge: bool,
     has_overlay: bool,
@@ -60,13 +61,9 @@ pub(super) async fn check(options: &CriOptions, is_root: bool) -> Result<(), Unp
 impl Machine {
     async fn inspect(options: &CriOptions, is_root: bool) -> Machine {
         let runtime = CriClient::connect(&options.endpoint).await;
-        let configured = match &runtime {
-            Ok(client) => plugin_dirs(client).await,
-            Err(_) => Vec::new(),
-        };
-        let plugin_dirs = match configured.is_empty() {
-            true => PLUGIN_DIRS.map(PathBuf::from).to_vec(),
-            false => configured,
+        let plugin_dirs = match &runtime {
+            Ok(client) => plugin_dirs_of(client).await,
+            Err(_) => PLUGIN_DIRS.map(PathBuf::from).to_vec(),
         };
         let is_there = |name: &str| plugin_dirs.iter().any(|dir| dir.join(name).is_file());
         Machine {
@@ -75,6 +72,7 @@ impl Machine {
             runtime: runtime.map(drop),
             makes_network: !has_configuration(&options.network),
             missing_plugins: PLUGINS.into_iter().filter(|name| !is_there(name)).collect(),
+            has_firewall: is_there(FIREWALL),
             has_iptables: is_installed("iptables"),
             has_bridge: Path::new("/sys/module/bridge").exists() || may_load("bridge"),
             has_overlay: has_file_system("overlay") || may_load("overlay"),
@@ -105,9 +103,13 @@ impl Machine {
                     .iter()
                     .map(|dir| dir.display().to_string())
                     .collect();
+                let optional = match self.has_firewall {
+                    true => "",
+                    false => " (nor firewall, which pods need where the machine drops what it forwards)",
+                };
                 missing.push(format!(
-                    "no CNI plug-in {} in {}: on Debian, apt install containernetworking-plugins; elsewhere unpack a release \
-                     of github.com/containernetworking/plugins",
+                    "no CNI plug-in {} in {}{optional}: on Debian, apt install containernetworking-plugins; elsewhere unpack \
+                     a release of github.com/containernetworking/plugins",
                     self.missing_plugins.join(", "),
                     dirs.join(" or "),
                 ));
@@ -140,6 +142,20 @@ impl Machine {
             ));
         }
         missing
+    }
+}
+
+/// Whether the runtime has a CNI plug-in.
+pub(super) async fn has_plugin(client: &CriClient, name: &str) -> bool {
+    let dirs = plugin_dirs_of(client).await;
+    dirs.iter().any(|dir| dir.join(name).is_file())
+}
+
+/// Where the CNI plug-ins are.
+async fn plugin_dirs_of(client: &CriClient) -> Vec<PathBuf> {
+    match plugin_dirs(client).await {
+        unknown if unknown.is_empty() => PLUGIN_DIRS.map(PathBuf::from).to_vec(),
+        configured => configured,
     }
 }
 
@@ -209,6 +225,7 @@ mod tests {
             makes_network: true,
             plugin_dirs: vec!["/opt/cni/bin".into()],
             missing_plugins: Vec::new(),
+            has_firewall: true,
             has_iptables: true,
             has_bridge: true,
             has_overlay: true,
@@ -222,6 +239,7 @@ mod tests {
             is_root: false,
             runtime: Err(ConnectError::Missing { endpoint }),
             missing_plugins: vec!["bridge", "portmap"],
+            has_firewall: false,
             has_iptables: false,
             has_bridge: false,
             has_overlay: false,
@@ -238,7 +256,7 @@ mod tests {
         for (lack, expected) in lacks.iter().zip([
             "needs root",
             "apt install containerd",
-            "no CNI plug-in bridge, portmap in /opt/cni/bin",
+            "no CNI plug-in bridge, portmap in /opt/cni/bin (nor firewall, ",
             "apt install iptables",
             "CONFIG_BRIDGE",
             "CONFIG_OVERLAY_FS",

@@ -3,22 +3,71 @@
 //! Without a cluster DNS, `ClusterFirst` is `Default`: the resolver of the machine. `dnsConfig` is
 //! added to it.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 use mizzen_cri::messages::DnsConfig;
 use mizzen_value::Value;
 
 /// The resolver of the machine.
-pub(super) const RESOLVER: &str = "/etc/resolv.conf";
+const RESOLVER: &str = "/etc/resolv.conf";
+/// The name servers that systemd-resolved asks. `/etc/resolv.conf` has only its own address then,
+/// on which nothing listens in the network of a pod.
+const RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 /// Kubernetes: the most name servers and search domains (pkg/apis/core/validation).
 const MAX_SERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
 
+/// The resolver of the machine, for pods.
+pub(super) struct MachineResolver {
+    text: String,
+    /// Whether runtimes use it by themselves.
+    is_usual: bool,
+}
+
+impl MachineResolver {
+    /// Reads the file that the user has chosen, or finds one.
+    pub(super) fn read(chosen: Option<&Path>) -> io::Result<MachineResolver> {
+        let file = match chosen {
+            Some(file) => file.to_owned(),
+            None => find(Path::new(RESOLVER), Path::new(RESOLVED)),
+        };
+        let text = match std::fs::read_to_string(&file) {
+            // A machine without the usual file has no name servers.
+            Err(error) if chosen.is_none() && error.kind() == io::ErrorKind::NotFound => {
+                String::new()
+            }
+            read => read?,
+        };
+        Ok(MachineResolver {
+            text,
+            is_usual: file == Path::new(RESOLVER),
+        })
+    }
+}
+
+/// The file with name servers that pods can reach. Kubernetes: kubeadm sets `resolvConf` so.
+fn find(usual: &Path, resolved: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(usual).unwrap_or_default();
+    let servers = parse(&text).servers;
+    let is_local = |server: &String| {
+        let address = server.parse::<std::net::IpAddr>();
+        address.is_ok_and(|address| address.is_loopback())
+    };
+    let is_stub = !servers.is_empty() && servers.iter().all(is_local);
+    match is_stub && resolved.exists() {
+        true => resolved.to_owned(),
+        false => usual.to_owned(),
+    }
+}
+
 /// The configuration of a pod; `None` for that of the machine as it is.
-pub(super) fn dns(spec: &Value, machine: &str) -> Option<DnsConfig> {
+pub(super) fn dns(spec: &Value, machine: &MachineResolver) -> Option<DnsConfig> {
     let own = &spec["dnsConfig"];
     let mut dns = match spec["dnsPolicy"].str() {
         "None" => DnsConfig::default(),
-        _ if own.is_null() => return None,
-        _ => parse(machine),
+        _ if own.is_null() && machine.is_usual => return None,
+        _ => parse(&machine.text),
     };
     let texts = |field: &str| {
         let list = own[field].list().iter();
@@ -82,7 +131,14 @@ mod tests {
 
     #[track_caller]
     fn check(spec: &str, expected: &str) {
-        let made = dns(&json::parse(spec.as_bytes()).unwrap(), MACHINE);
+        check_with(spec, true, expected);
+    }
+
+    #[track_caller]
+    fn check_with(spec: &str, is_usual: bool, expected: &str) {
+        let text = MACHINE.into();
+        let machine = MachineResolver { text, is_usual };
+        let made = dns(&json::parse(spec.as_bytes()).unwrap(), &machine);
         let shown = made.map(|dns| {
             [dns.servers, dns.searches, dns.options]
                 .map(|list| list.join(" "))
@@ -104,5 +160,29 @@ mod tests {
             &format!(r#"{{"dnsPolicy":"None","dnsConfig":{own}}}"#),
             "10.0.0.1 10.0.0.2 | c.test | ndots:5 debug",
         );
+        let all = "10.0.0.1 | a.test b.test | ndots:1 rotate";
+        check_with(r#"{"dnsPolicy":"Default"}"#, false, all);
+    }
+
+    #[test]
+    fn a_resolver_on_the_loopback_interface_is_replaced_by_those_that_it_asks() {
+        let dir = tempfile::tempdir().unwrap();
+        let [usual, resolved, none] =
+            ["usual", "resolved", "none"].map(|name| dir.path().join(name));
+        std::fs::write(&resolved, "nameserver 10.0.0.1\n").unwrap();
+        for (text, is_replaced) in [
+            ("nameserver 127.0.0.53\noptions edns0\n", true),
+            ("nameserver 127.0.0.53\nnameserver ::1\n", true),
+            ("nameserver 127.0.0.53\nnameserver 10.0.0.2\n", false),
+            ("search a.test\n", false),
+        ] {
+            std::fs::write(&usual, text).unwrap();
+            let found = find(&usual, &resolved);
+            assert_eq!(found == resolved, is_replaced, "{text}");
+            assert_eq!(find(&usual, &none), usual, "{text}");
+        }
+        let read = MachineResolver::read(Some(&resolved)).unwrap();
+        assert_eq!((read.text.as_str(), read.is_usual), ("nameserver 10.0.0.1\n", false));
+        assert!(MachineResolver::read(Some(&none)).is_err());
     }
 }

@@ -18,6 +18,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::container::ContainerCell;
+use super::resolver::MachineResolver;
 use super::volumes::{self, VolumeState};
 use super::{CriNode, config, resolver};
 use crate::pod::inputs::VolumeContents;
@@ -195,8 +196,10 @@ impl CriNode {
         if !pod["spec"]["hostNetwork"].bool() {
             config.hostname = config::sandbox_hostname(pod).map_err(failed)?;
         }
-        let machine = tokio::fs::read_to_string(resolver::RESOLVER).await;
-        config.dns_config = resolver::dns(&pod["spec"], &machine.unwrap_or_default());
+        let machine = MachineResolver::read(self.resolver.as_deref()).map_err(|error| {
+            CreateError::Configuration(format!("cannot read the resolver of the machine: {error}"))
+        })?;
+        config.dns_config = resolver::dns(&pod["spec"], &machine);
         let runtime_handler = self.runtime_handler(pod).await.map_err(failed)?;
         let run = RunPodSandboxRequest {
             config: Some(config),

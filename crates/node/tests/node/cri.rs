@@ -5,6 +5,7 @@
 mod http_server;
 mod image_volumes;
 mod kills;
+mod network;
 mod probes;
 mod security;
 mod start_and_stop;
@@ -249,6 +250,7 @@ fn cri_options(
         root: containerd.path("node"),
         logs: containerd.path("pod-logs"),
         network: containerd.network_dir(),
+        resolver: None,
         api_server: None,
         unsafe_sysctls: vec!["net.core.*".into()],
         housekeeping: housekeeping.clone(),
