@@ -1,5 +1,6 @@
 //! One instance of a container: created, started and stopped by tasks, with its hooks.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -68,6 +69,8 @@ pub(super) struct CellState {
     user: Value,
     pub phase: CellPhase,
     events: Vec<Note>,
+    /// Whether it was stopped while it was being started.
+    has_stopped: bool,
     is_cancelled: bool,
     /// The latest resize.
     resize: Option<CellResize>,
@@ -167,6 +170,15 @@ impl ContainerCell {
     /// Whether a task creates it.
     pub(super) fn is_starting(&self) -> bool {
         matches!(self.state.lock().phase, CellPhase::Creating)
+    }
+
+    /// Notes that it is among the IDs of what has stopped. True if it must be looked at; an instance
+    /// that is just being started is looked at by the task that starts it.
+    pub(super) fn note_stop(&self, stopped: &HashSet<Str>) -> bool {
+        let mut state = self.state.lock();
+        let has_stopped = stopped.contains(&state.id);
+        state.has_stopped |= has_stopped && matches!(state.phase, CellPhase::Creating);
+        has_stopped && state.phase.is_running()
     }
 
     pub(super) fn record(&self, note: Note) {
@@ -496,14 +508,26 @@ impl CriNode {
         Ok(id)
     }
 
-    /// Reads the status of an instance.
+    /// Reads the status of an instance; once more if it has stopped meanwhile.
     pub(super) async fn refresh(&self, cell: &ContainerCell) -> Result<(), CallError> {
+        loop {
+            let phase = self.read_phase(cell).await?;
+            let mut state = cell.state.lock();
+            let is_old = std::mem::take(&mut state.has_stopped) && phase.is_running();
+            if !is_old {
+                state.phase = phase;
+                return Ok(());
+            }
+        }
+    }
+
+    async fn read_phase(&self, cell: &ContainerCell) -> Result<CellPhase, CallError> {
         let id = cell.state.lock().id.clone();
         let request = ContainerStatusRequest {
             container_id: id.as_str().into(),
             verbose: false,
         };
-        let phase = match self.client.call(request).await {
+        match self.client.call(request).await {
             Ok(response) => {
                 let status = response.status.unwrap_or_default();
                 {
@@ -511,13 +535,11 @@ impl CriNode {
                     state.image_id = status.image_ref.as_str().into();
                     state.user = user(&status);
                 }
-                self.phase(&status, cell).await
+                Ok(self.phase(&status, cell).await)
             }
-            Err(error) if error.is_not_found() => CellPhase::Ended(CellEnd::unknown()),
-            Err(error) => return Err(error),
-        };
-        cell.state.lock().phase = phase;
-        Ok(())
+            Err(error) if error.is_not_found() => Ok(CellPhase::Ended(CellEnd::unknown())),
+            Err(error) => Err(error),
+        }
     }
 
     async fn phase(&self, status: &CriStatus, cell: &ContainerCell) -> CellPhase {

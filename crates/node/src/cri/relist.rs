@@ -1,15 +1,21 @@
-//! What has changed in the runtime: its stream of events says when to look, and a list says what.
+//! What has changed in the runtime: its stream of events names what has stopped, and lists find what
+//! was missed.
 //!
-//! Runtimes without events are listed every second, as the kubelet does (pkg/kubelet/pleg).
+//! Runtimes without events are listed every second, as the kubelet does (pkg/kubelet/pleg). The
+//! status of the runtime is read every five seconds, and every second while it is not ready.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_cri::messages::{ContainerState, PodSandboxState, StatusRequest, StatusResponse};
+use futures_util::FutureExt as _;
+use mizzen_cri::messages::{
+    ContainerEventResponse, ContainerEventType, ContainerState, PodSandboxState, StatusRequest,
+    StatusResponse,
+};
 use mizzen_cri::{CallError, ContainerEvents};
 use mizzen_value::Str;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::CriNode;
 use super::container::{CellEnd, CellPhase, ContainerCell};
@@ -19,42 +25,88 @@ use crate::runtime::{RuntimeFeatures, RuntimeHandler};
 /// Kubernetes: how often a runtime without events is listed, and one with events (kubelet.go).
 const RELIST: Duration = Duration::from_secs(1);
 const RELIST_WITH_EVENTS: Duration = Duration::from_secs(300);
-/// How often the status of the runtime is read: every so many lists.
-const STATUS_INTERVAL: u32 = 5;
+/// Kubernetes: how often the status of the runtime is read (kubelet.go, `updateRuntimeUp`). A runtime
+/// without events is asked for them as often.
+const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
 impl CriNode {
     /// Keeps the table of pods current until the future is dropped.
     pub(super) async fn follow_runtime(self: Arc<Self>) {
-        let mut events = None;
-        let mut n_lists: u32 = 0;
+        let mut events: Option<ContainerEvents> = None;
+        let mut listed: Option<Instant> = None;
+        let mut asked: Option<Instant> = None;
         loop {
-            let is_due = n_lists.is_multiple_of(STATUS_INTERVAL) || self.health.lock().is_err();
-            let seen = match is_due || events.is_some() {
-                true => self.check_status().await,
-                false => Ok(()),
-            };
-            let seen = match seen {
-                Ok(()) => self.relist().await.map_err(|error| down(&error)),
-                unhealthy => {
-                    // The network may be missing while containers run.
-                    let _ = self.relist().await;
-                    unhealthy
+            let now = Instant::now();
+            let is_older = |time: Option<Instant>, age| time.is_none_or(|time| now >= time + age);
+            // A list follows the subscription, so that nothing is missed between the two.
+            let is_listed = events.is_none() || is_older(listed, RELIST_WITH_EVENTS);
+            let mut seen = self.health.lock().clone();
+            if is_older(asked, STATUS_INTERVAL) || seen.is_err() {
+                seen = self.check_status().await;
+                if events.is_none() {
+                    events = self.client.events().await.ok();
                 }
+                asked = Some(now);
+            }
+            if is_listed {
+                // The network may be missing while containers run.
+                let list = self.relist().await;
+                listed = list.is_ok().then_some(now);
+                seen = seen.and(list.map_err(|error| down(&error)));
+            }
+            let pause = match &events {
+                Some(_) if seen.is_ok() => STATUS_INTERVAL,
+                _ => RELIST,
             };
             self.set_health(seen);
-            if events.is_none() && is_due {
-                events = self.client.events().await.ok();
+            let until = now + pause;
+            if let Some(stream) = &mut events
+                && self.follow_events(stream, until).await.is_err()
+            {
+                (events, listed) = (None, None);
             }
-            n_lists = n_lists.wrapping_add(1);
-            match &mut events {
-                None => sleep(RELIST).await,
-                Some(stream) => {
-                    if !wait_for_event(stream).await {
-                        events = None;
-                    }
-                }
+            if events.is_none() {
+                sleep_until(until.min(Instant::now() + RELIST)).await;
             }
         }
+    }
+
+    /// Looks at what has stopped until a moment. An error if the stream has ended, or if what has
+    /// stopped could not be looked at.
+    async fn follow_events(
+        &self,
+        stream: &mut ContainerEvents,
+        until: Instant,
+    ) -> Result<(), EventsLost> {
+        while let Ok(event) = timeout_at(until, stream.next()).await {
+            let mut stopped = HashSet::new();
+            let mut event = Some(event);
+            // Events that wait are looked at together.
+            while let Some(next) = event {
+                let next = next.ok().flatten().ok_or(EventsLost)?;
+                stopped.extend(stopped_id(next));
+                event = stream.next().now_or_never();
+            }
+            let looked = self.look_at_stopped(&stopped).await;
+            looked.map_err(|_| EventsLost)?;
+        }
+        Ok(())
+    }
+
+    /// Updates containers and sandboxes that have stopped, of which there are the IDs.
+    async fn look_at_stopped(&self, stopped: &HashSet<Str>) -> Result<(), CallError> {
+        for cell in self.cells() {
+            if cell.note_stop(stopped) {
+                self.refresh(&cell).await?;
+                self.wake_pod(&cell.uid);
+            }
+        }
+        for (uid, id) in self.ready_sandboxes() {
+            if stopped.contains(&id) && !self.is_sandbox_ready(&id).await? {
+                self.lose_sandbox(&uid, id);
+            }
+        }
+        Ok(())
     }
 
     /// Kubernetes: the conditions of the runtime make the node ready (kubelet.go,
@@ -119,14 +171,18 @@ impl CriNode {
             if sandboxes.get(&lost) == Some(&PodSandboxState::Ready) {
                 continue;
             }
-            self.update_pod(&uid, |record| {
-                let phase = &mut record.sandbox.phase;
-                if matches!(phase, SandboxPhase::Ready { id, .. } if *id == lost) {
-                    *phase = SandboxPhase::Lost { id: lost };
-                }
-            });
+            self.lose_sandbox(&uid, lost);
         }
         Ok(())
+    }
+
+    fn lose_sandbox(&self, uid: &str, lost: Str) {
+        self.update_pod(uid, |record| {
+            let phase = &mut record.sandbox.phase;
+            if matches!(phase, SandboxPhase::Ready { id, .. } if *id == lost) {
+                *phase = SandboxPhase::Lost { id: lost };
+            }
+        });
     }
 
     /// The sandboxes that are ready, with the UIDs of their pods.
@@ -143,10 +199,28 @@ impl CriNode {
 
     /// The instances that run, as far as is known before a list.
     fn running_cells(&self) -> Vec<Arc<ContainerCell>> {
+        let mut cells = self.cells();
+        cells.retain(|cell| cell.state.lock().phase.is_running());
+        cells
+    }
+
+    fn cells(&self) -> Vec<Arc<ContainerCell>> {
         let pods = self.pods.lock();
         let cells = pods.values().flat_map(|record| &record.containers);
-        let running = cells.filter(|cell| cell.state.lock().phase.is_running());
-        running.cloned().collect()
+        cells.cloned().collect()
+    }
+}
+
+/// The stream of events has ended, or what an event names could not be read: a list is needed.
+struct EventsLost;
+
+/// The ID of a container or a sandbox that does not run any more.
+fn stopped_id(event: ContainerEventResponse) -> Option<Str> {
+    match event.container_event_type() {
+        ContainerEventType::Stopped | ContainerEventType::Deleted => {
+            Some(event.container_id.into())
+        }
+        ContainerEventType::Created | ContainerEventType::Started => None,
     }
 }
 
@@ -169,12 +243,4 @@ fn features(response: &StatusResponse) -> RuntimeFeatures {
 
 fn down(error: &CallError) -> String {
     format!("container runtime is down: {error}")
-}
-
-/// Waits for the next event, or until a list is due anyway; false once the stream has ended.
-async fn wait_for_event(stream: &mut ContainerEvents) -> bool {
-    tokio::select! {
-        event = stream.next() => matches!(event, Ok(Some(_))),
-        () = sleep(RELIST_WITH_EVENTS) => true,
-    }
 }

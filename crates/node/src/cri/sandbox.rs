@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mizzen_cri::CallError;
 use mizzen_cri::messages::{
-    PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StopPodSandboxRequest,
+    PodSandboxState, PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StopPodSandboxRequest,
 };
 use mizzen_sdk::event::Note;
 use mizzen_sdk::{Key, ResourceType};
@@ -304,6 +304,22 @@ impl CriNode {
         };
         let status = self.client.call(request).await?.status.unwrap_or_default();
         Ok(status.network.unwrap_or_default().ip.into())
+    }
+
+    /// Whether a sandbox runs.
+    pub(super) async fn is_sandbox_ready(&self, id: &str) -> Result<bool, CallError> {
+        let request = PodSandboxStatusRequest {
+            pod_sandbox_id: id.into(),
+            verbose: false,
+        };
+        match self.client.call(request).await {
+            Ok(response) => {
+                let status = response.status.unwrap_or_default();
+                Ok(status.state() == PodSandboxState::Ready)
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Stops the sandbox of a pod; true once it has stopped.

@@ -2,6 +2,7 @@
 //!
 //! Pods have addresses of a bridge that the node makes; only this machine dials them.
 
+mod events;
 mod http_server;
 mod image_volumes;
 mod kills;
