@@ -90,11 +90,17 @@ impl Garbage {
 }
 
 impl CriNode {
-    /// Removes what is not needed now.
-    pub(super) async fn collect_containers_once(self: &Arc<Self>) -> Result<(), CallError> {
+    /// Removes what is not needed now. With `is_short_of_disk`, also what is kept of pods that have
+    /// ended and were not deleted, such as their logs.
+    pub(super) async fn collect_containers_once(
+        self: &Arc<Self>,
+        is_short_of_disk: bool,
+    ) -> Result<(), CallError> {
         let (sandboxes, containers) = (self.list_sandboxes().await?, self.list_containers().await?);
         let garbage = Garbage::find(&sandboxes, &containers, |uid| {
-            self.pods.lock().contains_key(uid)
+            let pods = self.pods.lock();
+            pods.get(uid)
+                .is_some_and(|pod| !is_short_of_disk || !pod.has_ended())
         });
         for id in &garbage.containers {
             self.forget_instance(id);

@@ -102,10 +102,10 @@ impl CriNode {
 
     /// Collects images when the disk is full to a limit, and old ones.
     async fn collect_images(&self) {
-        let (mut records, began) = (ImageRecords::default(), self.now());
+        let began = self.now();
         let mut has_failed = false;
         loop {
-            let collected = self.collect_images_once(&mut records, began).await;
+            let collected = self.collect_images_once(began).await;
             if let Err(error) = &collected {
                 tracing::warn!(error, "cannot collect images");
                 // Kubernetes: the first failure may be that statistics are not there yet.
@@ -118,17 +118,11 @@ impl CriNode {
         }
     }
 
-    async fn collect_images_once(
-        &self,
-        records: &mut ImageRecords,
-        began: Duration,
-    ) -> Result<(), String> {
+    async fn collect_images_once(&self, began: Duration) -> Result<(), String> {
         let policy = &self.housekeeping.image_gc;
         let called = |error: CallError| error.to_string();
-        let images = self.refresh_images().await.map_err(called)?;
-        let used = self.images_in_use(&images).await.map_err(called)?;
-        let now = self.now();
-        records.detect(&images, &used, now);
+        let records = &mut *self.image_records.lock().await;
+        let now = self.detect_images(records).await.map_err(called)?;
         for id in records.expired(policy, now, began) {
             self.remove_image(records, &id).await.map_err(called)?;
         }
@@ -167,6 +161,37 @@ impl CriNode {
             let message = disk.insufficient(freed);
             self.record_on_node(Note::warning("FreeDiskSpaceFailed", "", message.as_str()));
             return Err(message);
+        }
+        Ok(())
+    }
+
+    /// Records the images that there are, and returns the time.
+    async fn detect_images(&self, records: &mut ImageRecords) -> Result<Duration, CallError> {
+        let images = self.refresh_images().await?;
+        let used = self.images_in_use(&images).await?;
+        let now = self.now();
+        records.detect(&images, &used, now);
+        Ok(now)
+    }
+
+    /// Removes dead containers and all images that no container uses, because the disk is short.
+    pub(super) async fn reclaim_disk(self: Arc<Self>) {
+        tracing::info!("removing dead containers and unused images");
+        if let Err(error) = self.collect_containers_once(true).await {
+            tracing::warn!(%error, "cannot collect dead containers");
+        }
+        if let Err(error) = self.remove_unused_images().await {
+            tracing::warn!(%error, "cannot remove unused images");
+        }
+    }
+
+    async fn remove_unused_images(&self) -> Result<(), CallError> {
+        let records = &mut *self.image_records.lock().await;
+        let now = self.detect_images(records).await?;
+        for (id, _) in records.removable(&self.housekeeping.image_gc, now) {
+            if let Err(error) = self.remove_image(records, &id).await {
+                tracing::warn!(%error, image = id, "cannot remove an image");
+            }
         }
         Ok(())
     }
@@ -224,7 +249,7 @@ impl CriNode {
     async fn collect_dead_containers(self: &Arc<Self>) {
         loop {
             sleep(COLLECT_CONTAINERS).await;
-            if let Err(error) = self.collect_containers_once().await {
+            if let Err(error) = self.collect_containers_once(false).await {
                 tracing::warn!(%error, "cannot collect dead containers");
                 let message = error.to_string();
                 self.record_on_node(Note::warning("ContainerGCFailed", "", message));

@@ -99,9 +99,10 @@ use cgroup::{CgroupDriver, Cgroups};
 use config::NodePaths;
 use container::{ContainerCell, CriContainer};
 use image::{Pull, PullUser};
+use image_gc::ImageRecords;
 use image_volume::ImageMounter;
 use resources::MachineResources;
-use sandbox::Sandbox;
+use sandbox::{Sandbox, SandboxPhase};
 use service_address::ServiceListener;
 use stats::StatsCache;
 use volumes::VolumeState;
@@ -159,6 +160,8 @@ pub(crate) struct CriNode {
     pulls: Semaphore,
     /// The images for the status of the node.
     images: Mutex<Value>,
+    /// What is known of the images, while they are collected.
+    image_records: tokio::sync::Mutex<ImageRecords>,
     /// The Events about the node since the last call.
     node_events: Mutex<Vec<Note>>,
     cgroups: Cgroups,
@@ -191,6 +194,11 @@ impl PodRecord {
             events: Vec::new(),
             volumes: Arc::default(),
         }
+    }
+
+    /// Whether the pod has ended: its sandbox is stopped after all containers.
+    fn has_ended(&self) -> bool {
+        matches!(self.sandbox.phase, SandboxPhase::Stopped { .. })
     }
 }
 
@@ -228,6 +236,7 @@ impl CriRuntime {
             pulls: Semaphore::new(options.housekeeping.max_parallel_image_pulls.max(1)),
             housekeeping: options.housekeeping,
             images: Mutex::new(Value::Null),
+            image_records: tokio::sync::Mutex::default(),
             node_events: Mutex::default(),
             cgroups: Cgroups::detect(driver),
             stats: StatsCache::default(),
@@ -432,6 +441,10 @@ impl ContainerRuntime for CriRuntime {
 
     fn images(&self) -> Value {
         self.0.images.lock().clone()
+    }
+
+    fn reclaim_disk(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.0.clone().reclaim_disk())
     }
 
     fn features(&self) -> Option<RuntimeFeatures> {

@@ -110,11 +110,35 @@ impl NodeSettings {
         let resource = threshold.signal.resource();
         let message = format!("Attempting to reclaim {resource}");
         self.record_about_node(node, Note::warning("EvictionThresholdMet", "", message));
+        if self.reclaim_disk(threshold.signal, stats).await {
+            tracing::info!(node = %node, resource, "enough was reclaimed, no pod is evicted");
+            return Vec::new();
+        }
         let chosen = by_pressure(&self.eviction, &met, &seen, candidates, stats.has_image_fs);
         if chosen.is_none() {
             tracing::warn!(node = %node, resource, "no pod can be evicted");
         }
         chosen.into_iter().collect()
+    }
+
+    /// Removes what no pod needs from the disk that runs short; true if that is enough. Kubernetes:
+    /// eviction_manager.go, `reclaimNodeLevelResources`. On a disk without images and containers
+    /// there is nothing to remove.
+    async fn reclaim_disk(&self, signal: Signal, stats: &NodeStats) -> bool {
+        let is_image_fs = matches!(signal, Signal::ImageFsAvailable | Signal::ImageFsInodesFree);
+        let has_garbage =
+            signal.pressure() == NodePressure::Disk && (is_image_fs || !stats.has_image_fs);
+        if !has_garbage {
+            return false;
+        }
+        self.runtime.reclaim_disk().await;
+        let measured = timeout(MEASUREMENT, self.node_stats()).await;
+        let Some(stats) = measured.ok().flatten() else {
+            return false;
+        };
+        let seen = observations(&stats);
+        let mut thresholds = self.eviction.thresholds.iter();
+        !thresholds.any(|threshold| threshold.is_met(&seen, true))
     }
 
     fn set_pressures(&self, node: &str, pressures: Vec<NodePressure>) {

@@ -153,7 +153,7 @@ impl Threshold {
         self.grace_period.is_zero()
     }
 
-    fn is_met(&self, observations: &Observations, with_reclaim: bool) -> bool {
+    pub(crate) fn is_met(&self, observations: &Observations, with_reclaim: bool) -> bool {
         let Some(observed) = observations.get(&self.signal) else {
             return false;
         };

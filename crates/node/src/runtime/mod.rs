@@ -183,6 +183,11 @@ pub trait ContainerRuntime: Send + Sync {
         Value::Null
     }
 
+    /// Removes what no pod needs from the disk: dead containers and unused images.
+    fn reclaim_disk(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// What it can do; `None` if it can do all.
     fn features(&self) -> Option<RuntimeFeatures> {
         None

@@ -4,13 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use mizzen_node::Moment;
+use mizzen_node::runtime::{
+    Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerRuntime, ContainerUsage, Exec,
+    LogLine, PodConnection, Simulated, Stdio, Unacceptable,
+};
 use mizzen_node::stats::{
-    CgroupStats, ContainerStats, DiskUsage, MemoryStats, NodeStats, PodStats, StatsProvider,
+    CgroupStats, ContainerStats, DiskUsage, FsStats, MemoryStats, NodeStats, PodStats, StatsProvider,
     VolumeStats,
 };
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::NODES;
 use mizzen_testing::Cluster;
+use mizzen_value::Value;
 use parking_lot::Mutex;
 
 use crate::fixtures::{events_of, get_pod, pass, run_pod, show};
@@ -33,6 +39,15 @@ impl SetStats {
         let mut stats = self.0.lock();
         stats.memory_capacity = 1000 * MEBI;
         stats.machine.memory.working_set = (1000 - mebi) * MEBI;
+    }
+
+    /// Sets what is left of a disk of 1000 Mi.
+    fn leave_disk(&self, mebi: u64) {
+        self.0.lock().fs = Some(FsStats {
+            capacity: 1000 * MEBI,
+            available: mebi * MEBI,
+            ..FsStats::default()
+        });
     }
 
     /// Sets what a pod uses of memory.
@@ -186,4 +201,89 @@ async fn a_volume_above_its_limit_evicts_its_pod() {
     );
     let mut conditions = status["conditions"].list().iter();
     assert!(!conditions.any(|it| it["type"].str() == "DisruptionTarget"));
+}
+
+/// A simulated runtime with garbage, whose removal leaves more of the disk.
+struct Garbage {
+    stats: SetStats,
+    /// What is left of 1000 Mi when all was removed.
+    left: u64,
+}
+
+impl ContainerRuntime for Garbage {
+    fn reclaim_disk(&self) -> BoxFuture<'static, ()> {
+        self.stats.leave_disk(self.left);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn version(&self) -> String {
+        Simulated.version()
+    }
+
+    fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
+        Simulated.accepts(pod)
+    }
+
+    fn start(&self, config: &ContainerConfig, now: Moment) -> Box<dyn ContainerHandle> {
+        Simulated.start(config, now)
+    }
+
+    fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<LogLine> {
+        Simulated.logs(life, now)
+    }
+
+    fn output(&self, life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chunk> {
+        Simulated.output(life, from, now)
+    }
+
+    fn usage(&self, life: &ContainerLife, from: Moment, to: Moment) -> Option<ContainerUsage> {
+        Simulated.usage(life, from, to)
+    }
+
+    fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>> {
+        Simulated.exec(exec, stdio)
+    }
+
+    fn connect(
+        &self,
+        pod: &Value,
+        port: u16,
+    ) -> BoxFuture<'static, std::io::Result<Box<dyn PodConnection>>> {
+        Simulated.connect(pod, port)
+    }
+}
+
+/// Whether a pod is evicted from a disk of 1000 Mi with 50 Mi left, of which `left` are left after garbage was removed.
+async fn is_evicted(left: u64, has_image_fs: bool) -> bool {
+    let stats = SetStats::default();
+    stats.leave(500);
+    stats.leave_disk(500);
+    stats.0.lock().has_image_fs = has_image_fs;
+    let provider = stats.clone();
+    let tune = move |options: &mut mizzen_node::Options| {
+        options.stats = Some(Arc::new(provider.clone()));
+        let stats = provider.clone();
+        options.runtime = Arc::new(Garbage { stats, left });
+    };
+    let builder = Cluster::builder().server_only().nodes(1).tune_nodes(tune);
+    let cluster = builder.without_bootstrap().start().await;
+    pass(&cluster, 1).await;
+    run_pod(&cluster, "web", "", &requesting("1Mi")).await;
+    pass(&cluster, 15).await;
+    stats.leave_disk(50);
+    pass(&cluster, 15).await;
+    assert_eq!(
+        condition(&cluster, "DiskPressure").await,
+        "True KubeletHasDiskPressure"
+    );
+    get_pod(&cluster, "web").await["status"]["reason"].str() == "Evicted"
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_is_removed_from_a_full_disk_before_pods_are_evicted() {
+    assert!(!is_evicted(500, false).await);
+    // It was not enough.
+    assert!(is_evicted(60, false).await);
+    // The garbage is on another disk.
+    assert!(is_evicted(500, true).await);
 }
