@@ -8,8 +8,8 @@ use mizzen_bootstrap::objects::{bootstrap_nodes, bootstrap_volumes};
 use mizzen_bootstrap::pki::Authority;
 use mizzen_bootstrap::users;
 use mizzen_node as node;
-use mizzen_node::{NodeAddress, StaticPodSource};
 use mizzen_node::cri::{CriOptions, CriRuntime};
+use mizzen_node::{NodeAddress, StaticPodSource};
 use mizzen_sdk::informer::Factory;
 
 use crate::command::NodePressure;

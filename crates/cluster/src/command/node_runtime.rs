@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use mizzen_node::{NodeAddress, StaticPodSource};
 use mizzen_node::cri::{
     ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy, check_sysctl_pattern,
 };
+use mizzen_node::{NodeAddress, StaticPodSource};
 use mizzen_object::validate::names::is_dns1123_subdomain;
 use mizzen_value::quantity::Quantity;
 

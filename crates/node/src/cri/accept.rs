@@ -242,7 +242,10 @@ mod tests {
             supplemental_groups_policy: Some(true),
             ..RuntimeFeatures::default()
         };
-        assert_eq!(refusal(&json::parse(pod.as_bytes()).unwrap(), &[], &able, true), None);
+        assert_eq!(
+            refusal(&json::parse(pod.as_bytes()).unwrap(), &[], &able, true),
+            None
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_component_helpers::pod_state::quality_of_service;
 use mizzen_cri::CallError;
 use mizzen_cri::messages::{
     ContainerConfig as CriContainerConfig, ContainerState, ContainerStatus as CriStatus,
@@ -670,6 +671,11 @@ impl CriNode {
         pod: &Value,
         spec: &Value,
     ) -> Result<(), String> {
+        let node = self.clone();
+        let (own_id, own_pod, own_spec) = (id.to_owned(), pod.clone(), spec.clone());
+        let checked =
+            spawn_blocking(move || node.check_memory_decrease(&own_id, &own_pod, &own_spec)).await;
+        checked.map_err(|error| error.to_string())??;
         self.limit_pod(pod, true).await?;
         let update = UpdateContainerResourcesRequest {
             container_id: id.into(),
@@ -678,6 +684,36 @@ impl CriNode {
         let updated = self.client.call(update).await;
         updated.map_err(|error| error.message)?;
         self.limit_pod(pod, false).await
+    }
+
+    /// Kubernetes: a memory limit is not set below what is used, which would kill the container
+    /// (kuberuntime_manager.go, `validateMemoryResizeAction`).
+    fn check_memory_decrease(&self, id: &str, pod: &Value, spec: &Value) -> Result<(), String> {
+        let uid = pod["metadata"]["uid"].str();
+        let of_pod = self.cgroups.pod_path(quality_of_service(pod), uid);
+        let of_container = self.cgroups.container_path(&of_pod, id);
+        let limits = resources::of_container(pod, spec, self.machine);
+        let (name, wanted) = (spec["name"].str(), limits.memory_limit_in_bytes);
+        let measured = [
+            (
+                "pod".to_owned(),
+                Some(of_pod),
+                resources::of_pod(pod).memory,
+            ),
+            (format!("container {name:?}"), of_container, Some(wanted)),
+        ];
+        let errors = measured.into_iter().filter_map(|(what, path, wanted)| {
+            let memory = self.cgroups.measure(&path?)?.memory;
+            resources::refuse_decrease(&what, &memory, wanted?)
+        });
+        match errors.collect::<Vec<String>>().as_slice() {
+            [] => Ok(()),
+            [one] => Err(format!("cannot decrease memory limits: {one}")),
+            several => Err(format!(
+                "cannot decrease memory limits: [{}]",
+                several.join(", ")
+            )),
+        }
     }
 
     async fn limit_pod(self: &Arc<Self>, pod: &Value, keeps_more: bool) -> Result<(), String> {
@@ -986,14 +1022,21 @@ mod tests {
             let pod = value!({ "metadata": { "name": "p", "namespace": "n", "uid": "u" } });
             let spec = value!({ "name": "c", "securityContext": context });
             let checked = check_non_root(&pod, &spec, image.as_ref());
-            checked.map_err(|error| error.message).err().unwrap_or_default()
+            checked
+                .map_err(|error| error.message)
+                .err()
+                .unwrap_or_default()
         };
         let wanted = |user: Value| value!({ "runAsNonRoot": true, "runAsUser": user });
         assert_eq!(check(value!({}), Some(ImageUser::Id(0))), "");
         assert_eq!(check(wanted(Value::Int(1)), None), "");
         assert_eq!(check(wanted(Value::Null), Some(ImageUser::Id(1))), "");
         for (user, image, expected) in [
-            (Value::Int(0), None, "container's runAsUser breaks non-root policy (pod: "),
+            (
+                Value::Int(0),
+                None,
+                "container's runAsUser breaks non-root policy (pod: ",
+            ),
             (
                 Value::Null,
                 Some(ImageUser::Id(0)),

@@ -105,7 +105,9 @@ impl Machine {
                     .collect();
                 let optional = match self.has_firewall {
                     true => "",
-                    false => " (nor firewall, which pods need where the machine drops what it forwards)",
+                    false => {
+                        " (nor firewall, which pods need where the machine drops what it forwards)"
+                    }
                 };
                 missing.push(format!(
                     "no CNI plug-in {} in {}{optional}: on Debian, apt install containernetworking-plugins; elsewhere unpack \

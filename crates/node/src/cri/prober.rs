@@ -154,7 +154,8 @@ impl CriNode {
         } else if !probe["tcpSocket"].is_null() {
             let action = &probe["tcpSocket"];
             let port = port(&target.container, &action["port"]).map_err(ProbeError::Unknown)?;
-            let dialled = dial(&authority(host(action, &target.address), port));
+            let authority = authority(host(action, &target.address), port);
+            let dialled = dial(&authority);
             match timeout(limit, dialled).await {
                 Ok(dialled) => dialled.map(good).map_err(ProbeError::Failed),
                 Err(_) => Err(ProbeError::Failed("dial tcp: i/o timeout".into())),

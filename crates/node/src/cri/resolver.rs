@@ -182,7 +182,10 @@ mod tests {
             assert_eq!(find(&usual, &none), usual, "{text}");
         }
         let read = MachineResolver::read(Some(&resolved)).unwrap();
-        assert_eq!((read.text.as_str(), read.is_usual), ("nameserver 10.0.0.1\n", false));
+        assert_eq!(
+            (read.text.as_str(), read.is_usual),
+            ("nameserver 10.0.0.1\n", false)
+        );
         assert!(MachineResolver::read(Some(&none)).is_err());
     }
 }

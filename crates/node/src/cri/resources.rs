@@ -14,6 +14,8 @@ use mizzen_cri::messages::LinuxContainerResources;
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
+use crate::stats::MemoryStats;
+
 /// The weight of a whole CPU, and the least and the most that the kernel takes.
 const SHARES_PER_CPU: i64 = 1024;
 const MIN_SHARES: i64 = 2;
@@ -172,6 +174,17 @@ fn unified(machine: MachineResources) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Why a memory limit, in bytes and zero for none, must not be set now: it is lower than the one
+/// before and not above what is used.
+pub(super) fn refuse_decrease(what: &str, memory: &MemoryStats, wanted: i64) -> Option<String> {
+    let wanted = u64::try_from(wanted).ok().filter(|wanted| *wanted > 0)?;
+    let is_lower = memory.limit.is_none_or(|limit| wanted < limit);
+    (is_lower && memory.usage >= wanted).then(|| {
+        let usage = memory.usage;
+        format!("attempting to set {what} memory limit ({wanted}) below current usage ({usage})")
+    })
+}
+
 /// The adjustment of the OOM score of a container: the more it requests, the later it is killed.
 fn oom_score(pod: &Value, container: &Value, memory_capacity: i64) -> i64 {
     let class = quality_of_service(pod);
@@ -295,6 +308,26 @@ mod tests {
         assert_eq!(limits(false, true), (String::new(), 128));
         assert_eq!(limits(true, false), (v2.into(), 0));
         assert_eq!(limits(true, true), (format!("{v2} memory.swap.max=0"), 0));
+    }
+
+    #[test]
+    fn a_memory_limit_is_not_lowered_below_the_usage() {
+        let check = |limit: Option<u64>, usage: u64, wanted: i64| {
+            let memory = MemoryStats {
+                usage,
+                limit,
+                ..MemoryStats::default()
+            };
+            refuse_decrease("pod", &memory, wanted)
+        };
+        let why = "attempting to set pod memory limit (50) below current usage (60)";
+        assert_eq!(check(Some(100), 60, 50).as_deref(), Some(why));
+        assert_eq!(check(None, 60, 50).as_deref(), Some(why));
+        assert_eq!(check(Some(100), 60, 70), None);
+        // Files fill all that a container may use.
+        assert_eq!(check(Some(100), 100, 100), None);
+        assert_eq!(check(Some(100), 100, 200), None);
+        assert_eq!(check(Some(100), 60, 0), None);
     }
 
     #[test]

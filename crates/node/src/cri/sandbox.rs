@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mizzen_cri::CallError;
 use mizzen_cri::messages::{
-    PodSandboxState, PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StopPodSandboxRequest,
+    PodSandboxState, PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
+    StopPodSandboxRequest,
 };
 use mizzen_sdk::event::Note;
 use mizzen_sdk::{Key, ResourceType};

@@ -21,6 +21,7 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value, value};
 use tokio::time::sleep;
 
+use super::events;
 use super::object::{annotations, labels, needs_status, node_object, status};
 use crate::agent::Timers;
 use crate::moment::{Moment, to_rfc3339};
@@ -66,6 +67,11 @@ pub(crate) async fn run_heartbeats(
     queue: Queue<Key>,
 ) {
     let mut heartbeats = register(&settings).await;
+    if settings.runtime.runs_processes() {
+        for heartbeat in &heartbeats {
+            settings.record_about_node(&heartbeat.name, events::starting());
+        }
+    }
     let places: HashMap<Str, usize> = heartbeats
         .iter()
         .enumerate()
@@ -212,9 +218,11 @@ impl NodeSettings {
 
     async fn register(&self, name: &str) -> Result<NodeHeartbeat, Error> {
         let (key, api) = (Key::cluster(name), self.api_of(name));
+        let mut before = Value::Null;
         let node = match api.create(&NODES, &node_object(self, name)).await {
             Err(error) if is_already_exists(&error) => {
                 let known = api.get(&NODES, &key).await?;
+                before = known["status"].clone();
                 let change = value!({
                     "metadata": { "labels": (labels(self, name)), "annotations": (annotations(self, name)) },
                     "status": (status(self, name, &known["status"])),
@@ -224,6 +232,7 @@ impl NodeSettings {
             }
             created => created?,
         };
+        self.record_changes(name, &before, &node["status"]);
         let mut heartbeat = NodeHeartbeat {
             name: name.into(),
             uid: node.uid().into(),
@@ -302,7 +311,17 @@ impl NodeSettings {
         }
         let change = value!({ "status": (status(self, name, known)) });
         api.patch(&NODES, &key, "status", PatchType::Strategic, &change)
-            .await
-            .map(drop)
+            .await?;
+        self.record_changes(name, known, &change["status"]);
+        Ok(())
+    }
+
+    /// Records what has happened to a node with real containers.
+    fn record_changes(&self, name: &str, before: &Value, after: &Value) {
+        if self.runtime.runs_processes() {
+            for note in events::changes(name, before, after) {
+                self.record_about_node(name, note);
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Nodes in the API: registration, leases and status.
 
 mod capacity;
+mod events;
 mod heartbeat;
 mod node_address;
 mod object;

@@ -41,9 +41,9 @@ impl NodeAddress {
             }
             _ if address.is_multicast() => Err("a node cannot have a multicast address".into()),
             _ if is_link_local(address) => Err("a node cannot have a link-local address".into()),
-            _ if !is_own(address) => {
-                Err(format!("no network interface of this machine has {address}"))
-            }
+            _ if !is_own(address) => Err(format!(
+                "no network interface of this machine has {address}"
+            )),
             _ => Ok(NodeAddress::Fixed(address)),
         }
     }

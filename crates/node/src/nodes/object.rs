@@ -147,7 +147,10 @@ pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Valu
 /// What the runtime says that it can do. Kubernetes: pkg/kubelet/nodestatus/setters.go.
 fn set_features(status: &mut Value, features: &RuntimeFeatures) {
     if let Some(has_policy) = features.supplemental_groups_policy {
-        status.set("features", value!({ "supplementalGroupsPolicy": has_policy }));
+        status.set(
+            "features",
+            value!({ "supplementalGroupsPolicy": has_policy }),
+        );
     }
     let handlers = features.handlers.iter().map(|handler| {
         let features = value!({

@@ -619,7 +619,8 @@ async fn a_lost_runtime_makes_the_node_unready_and_containers_run_on() {
         })
     };
     let probe = "{exec: {command: ['true']}, periodSeconds: 1, failureThreshold: 1}";
-    let probed = format!("command: [sleep, '1000'], livenessProbe: {probe}, readinessProbe: {probe}");
+    let probed =
+        format!("command: [sleep, '1000'], livenessProbe: {probe}, readinessProbe: {probe}");
     node.run("web", &container(&probed)).await;
     let before = node.until_pod("web", "ready=True c=running").await;
     node.until("the node is ready", async |node| {
@@ -647,7 +648,8 @@ async fn a_lost_runtime_makes_the_node_unready_and_containers_run_on() {
     node.until("the probes have errored", async |node| {
         let events = events_of(&node.cluster, "web").await;
         ["Liveness", "Readiness"].iter().all(|probe| {
-            let errored = format!("{probe} probe errored and resulted in unknown state: rpc error:");
+            let errored =
+                format!("{probe} probe errored and resulted in unknown state: rpc error:");
             events.iter().any(|event| event.contains(&errored))
         })
     })
@@ -655,6 +657,18 @@ async fn a_lost_runtime_makes_the_node_unready_and_containers_run_on() {
     node.containerd.launch().await;
     node.until("the node is ready again", async |node| {
         ready(node).await.unwrap().0 == "True"
+    })
+    .await;
+    node.until("events say it", async |node| {
+        let events = events_of(&node.cluster, node.name).await;
+        [
+            "Starting  Starting kubelet.",
+            "NodeHasNoDiskPressure  Node real-g status is now: NodeHasNoDiskPressure",
+            "NodeNotReady  Node real-g status is now: NodeNotReady",
+            "NodeReady  Node real-g status is now: NodeReady",
+        ]
+        .iter()
+        .all(|expected| events.iter().any(|event| event.contains(expected)))
     })
     .await;
     let after = get_pod(&node.cluster, "web").await;

@@ -24,9 +24,9 @@ use mizzen_cri::messages::{
     RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse,
     StopContainerRequest, VersionResponse,
 };
-use mizzen_node::cri::{CriOptions, CriRuntime, Housekeeping};
 use mizzen_node::Options;
-use mizzen_sdk::resource::NODES;
+use mizzen_node::cri::{CriOptions, CriRuntime, Housekeeping};
+use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_testing::Cluster;
 use parking_lot::Mutex;
 use prost::Message;
@@ -37,7 +37,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{PATIENCE, control_plane};
 use crate::fixtures::{create, get_pod, show};
-use mizzen_sdk::resource::PODS;
 
 /// A container runtime without containers.
 #[derive(Clone, Default)]
@@ -154,7 +153,10 @@ impl MadeUpRuntime {
                 })
             }
             "RunPodSandbox" => {
-                let config = RunPodSandboxRequest::decode(message).unwrap().config.unwrap();
+                let config = RunPodSandboxRequest::decode(message)
+                    .unwrap()
+                    .config
+                    .unwrap();
                 let id = format!("sandbox-{}", state.sandboxes.len());
                 let sandbox = PodSandbox {
                     id: id.clone(),
@@ -185,7 +187,6 @@ impl MadeUpRuntime {
                     id: "image".into(),
                     ..Image::default()
                 }),
-                ..ImageStatusResponse::default()
             }),
             "CreateContainer" => {
                 let request = CreateContainerRequest::decode(message).unwrap();
@@ -222,10 +223,11 @@ impl MadeUpRuntime {
             }
             "StopPodSandbox" | "RemovePodSandbox" | "RemoveContainer" => frame(&Empty {}),
             "ContainerStatus" => {
-                let id = ContainerStatusRequest::decode(message).unwrap().container_id;
+                let id = ContainerStatusRequest::decode(message)
+                    .unwrap()
+                    .container_id;
                 frame(&ContainerStatusResponse {
                     status: state.containers.get(&id).map(|(_, status)| status.clone()),
-                    ..ContainerStatusResponse::default()
                 })
             }
             "ListContainers" => {
@@ -382,7 +384,9 @@ async fn a_runtime_with_events_that_becomes_ready_makes_its_node_ready() {
         let object = node.cluster.object(&NODES, "events-c").await;
         let conditions = object["status"]["conditions"].list().iter();
         let mut ready = conditions.filter(|condition| condition["type"].str() == "Ready");
-        let ready = ready.next().map(|condition| condition["status"].str().to_owned());
+        let ready = ready
+            .next()
+            .map(|condition| condition["status"].str().to_owned());
         ready.unwrap_or_default()
     };
     node.until("the node is not ready", async |node| {
@@ -390,6 +394,8 @@ async fn a_runtime_with_events_that_becomes_ready_makes_its_node_ready() {
     })
     .await;
     node.runtime.0.lock().has_no_network = false;
-    node.until("the node is ready", async |node| ready(node).await == "True")
-        .await;
+    node.until("the node is ready", async |node| {
+        ready(node).await == "True"
+    })
+    .await;
 }

@@ -64,7 +64,10 @@ impl Outside {
             let _ = server.kill();
             let _ = server.wait();
         }
-        while run("iptables", &format!("-w -D FORWARD -s {} -j DROP", self.pods)) {}
+        while run(
+            "iptables",
+            &format!("-w -D FORWARD -s {} -j DROP", self.pods),
+        ) {}
         run("ip", &format!("link delete {HERE}"));
         run("ip", &format!("netns delete {NAMESPACE}"));
     }
@@ -122,9 +125,8 @@ async fn pods_reach_each_other_and_the_outside_and_are_reached_by_udp() {
     fs::create_dir(&site).unwrap();
     fs::write(site.join("page"), "outside").unwrap();
     let _outside = Outside::start("10.213.145.0/24", &site);
-    let server = container(
-        "command: [sh, -c, 'echo inside > /tmp/page; exec httpd -f -p 80 -h /tmp']",
-    );
+    let server =
+        container("command: [sh, -c, 'echo inside > /tmp/page; exec httpd -f -p 80 -h /tmp']");
     node.run("server", &server).await;
     // No other process has this number.
     let command = ["sleep", "1000145"];

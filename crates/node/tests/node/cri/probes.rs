@@ -181,7 +181,9 @@ async fn a_probe_whose_program_is_missing_has_no_result() {
     let Some(node) = RealNode::start("real-no-program", 143).await else {
         return;
     };
-    let probe = |program: &str| format!("{{exec: {{command: [{program}]}}, periodSeconds: 1, failureThreshold: 1}}");
+    let probe = |program: &str| {
+        format!("{{exec: {{command: [{program}]}}, periodSeconds: 1, failureThreshold: 1}}")
+    };
     let spec = container(&format!(
         "command: [sleep, '1000'], livenessProbe: {}, readinessProbe: {}",
         probe("/no/such/program"),

@@ -208,7 +208,9 @@ async fn a_group_goes_with_the_user_of_the_image_and_hosts_are_those_of_the_mach
          10.9.9.9\talias.test\n"
     );
     assert_eq!(out, expected, "{err}");
-    let client = CriClient::connect(&node.containerd.endpoint()).await.unwrap();
+    let client = CriClient::connect(&node.containerd.endpoint())
+        .await
+        .unwrap();
     let sandboxes = client.call(ListPodSandboxRequest::default()).await.unwrap();
     assert_eq!(sandboxes.items[0].annotations["io.test/own"], "kept");
 }

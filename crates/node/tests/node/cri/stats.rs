@@ -156,3 +156,54 @@ async fn a_resize_changes_the_cgroup_and_restarts_only_where_the_policy_says_so(
     node.until("the cgroup is removed", async |_| !dir.exists())
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_limit_is_lowered_only_above_what_is_used() {
+    let Some(node) = RealNode::start("real-decrease", 146).await else {
+        return;
+    };
+    let spec = container(
+        "command: [sh, -c, 'head -c 25000000 /dev/zero > /data/x; exec sleep 1000'], \
+         volumeMounts: [{name: data, mountPath: /data}], \
+         resources: {requests: {cpu: 100m, memory: 8Mi}, limits: {cpu: 200m, memory: 64Mi}}",
+    );
+    let volume = "volumes: [{name: data, emptyDir: {medium: Memory}}]";
+    let grace = "terminationGracePeriodSeconds: 1";
+    node.run("web", &format!("{spec}, {volume}, {grace}")).await;
+    node.until_pod("web", "Running ready=True c=running").await;
+    node.until("memory is used", async |node| {
+        node.exec("web", "wc -c < /data/x", "").await.0 == "25000000\n"
+    })
+    .await;
+    let containers = value!([{ "name": "c", "resources": { "limits": { "memory": "16Mi" } } }]);
+    let change = value!({ "spec": { "containers": containers } });
+    let (client, key) = (node.cluster.dynamic_client(), Key::new("default", "web"));
+    let patched = client
+        .patch(&PODS, &key, "resize", PatchType::Strategic, &change)
+        .await;
+    patched.unwrap();
+    let resize = async |node: &RealNode| {
+        let pod = get_pod(&node.cluster, "web").await;
+        let mut conditions = pod["status"]["conditions"].list().iter();
+        let found = conditions.find(|it| it["type"].str() == "PodResizeInProgress");
+        found.map(|it| format!("{}: {}", it["reason"].str(), it["message"].str()))
+    };
+    node.until("the resize is refused", async |node| {
+        let why = resize(node).await.unwrap_or_default();
+        why.starts_with("Error: cannot decrease memory limits: ")
+            && why.contains(
+                "attempting to set container \"c\" memory limit (16777216) below current usage (",
+            )
+    })
+    .await;
+    let (_, err, code) = node.exec("web", "rm /data/x", "").await;
+    assert_eq!((err.as_str(), code), ("", 0));
+    node.until("the resize is done", async |node| {
+        resize(node).await.is_none()
+    })
+    .await;
+    let pod = get_pod(&node.cluster, "web").await;
+    let status = &pod["status"]["containerStatuses"][0];
+    assert_eq!(status["resources"]["limits"]["memory"].str(), "16Mi");
+    assert_eq!(status["restartCount"].int(), 0);
+}
