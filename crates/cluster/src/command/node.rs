@@ -85,7 +85,7 @@ impl NodeCommand {
                     let runtime = runtime.map_err(RuntimeError::from)?;
                     let mut options = node::Options::cri(client.clone(), &name, runtime);
                     options.static_pods = self.runtime.static_pods();
-                    options.node_address = Some(self.runtime.node_address());
+                    options.node_address = Some(self.runtime.node_address(Some(self.address)));
                     self.runtime.pressure()?.apply(&mut options);
                     options
                 }

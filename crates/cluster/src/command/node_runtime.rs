@@ -217,9 +217,11 @@ impl NodeRuntimeArgs {
         self.pressure.options().map_err(RuntimeError::Pressure)
     }
 
-    /// The address of the node.
-    pub(crate) fn node_address(&self) -> NodeAddress {
-        self.node_ip.unwrap_or_else(|| {
+    /// The address of the node; without --node-ip the one at which the agent listens, if other machines may reach it.
+    pub(crate) fn node_address(&self, listens: Option<IpAddr>) -> NodeAddress {
+        let listens = listens.filter(|address| !address.is_loopback() && !address.is_unspecified());
+        let chosen = self.node_ip.or(listens.map(NodeAddress::Fixed));
+        chosen.unwrap_or_else(|| {
             let name = nix::unistd::gethostname().unwrap_or_default();
             NodeAddress::of_machine(&name.to_string_lossy())
         })

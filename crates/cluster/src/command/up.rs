@@ -124,7 +124,7 @@ fn check_runtime(runtime: &NodeRuntimeArgs) -> Result<Option<Box<RealNode>>, UpE
     };
     Ok(Some(Box::new(RealNode {
         cri,
-        address: runtime.node_address(),
+        address: runtime.node_address(None),
         static_pods: runtime.static_pods(),
         pressure: runtime.pressure()?,
     })))

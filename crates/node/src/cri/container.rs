@@ -28,7 +28,7 @@ use super::prober::{ProbeRuns, http_hook};
 use super::sandbox::SandboxPhase;
 use super::service_address::{service_address, use_host_address};
 use super::volumes::MountFeatures;
-use super::{CriNode, bare_id, config, resources, volumes};
+use super::{CriNode, bare_id, config, log_links, resources, volumes};
 use crate::moment::{Moment, past_wall, seconds};
 use crate::pod::spec::{self, SHORTEST_GRACE};
 use crate::runtime::{
@@ -409,6 +409,7 @@ impl CriNode {
                 _ => Err(StartError::new("RunContainerError", error.message)),
             };
         }
+        self.link_log(pod, cell, &id).await;
         let hook = tokio::select! {
             ended = self.run_hook(pod, spec, "postStart", cell) => ended,
             () = cell.cancelled.notified() => Ok(()),
@@ -427,6 +428,17 @@ impl CriNode {
         }
         let refreshed = self.refresh(cell).await;
         refreshed.map_err(|error| StartError::new("RunContainerError", error.message))
+    }
+
+    /// Makes the link to the log of an instance. A container runs without it.
+    async fn link_log(&self, pod: &Value, cell: &ContainerCell, id: &str) {
+        let (paths, pod, id) = (self.paths.clone(), pod.clone(), id.to_owned());
+        let (name, attempt) = (cell.name.clone(), cell.attempt);
+        let linked =
+            spawn_blocking(move || log_links::link(&paths, &pod, (&name, &id, attempt))).await;
+        if let Ok(Err(error)) = linked {
+            tracing::warn!(%error, container = %cell.name, "cannot link the log of a container");
+        }
     }
 
     /// The user of an image. Kubernetes: root if it names none (pkg/kubelet/kuberuntime/helpers.go,

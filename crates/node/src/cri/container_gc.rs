@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 
 use super::config::{POD_UID, log_name};
 use super::container::ContainerCell;
-use super::{CriNode, log_rotation, volumes};
+use super::{CriNode, log_links, log_rotation, volumes};
 
 /// Kubernetes: the most dead instances of a container (`MaxPerPodContainerCount`).
 const MAX_DEAD: usize = 1;
@@ -162,6 +162,7 @@ impl CriNode {
                     }
                 }
             }
+            log_links::remove_dead(&node.paths.logs);
         });
         if let Err(error) = collected.await {
             tracing::warn!(%error, "cannot collect directories of pods");

@@ -21,6 +21,7 @@
 //! | `image_gc` | which images are collected |
 //! | `container_gc` | which containers, sandboxes and directories are collected |
 //! | `log_rotation` | logs by size |
+//! | `log_links` | links to logs, for their collectors |
 //! | `preflight` | what the machine lacks |
 //! | `purge` | the removal of all that a node has made |
 //! | `machine` | capacity and name of the machine |
@@ -46,6 +47,7 @@ mod image;
 mod image_gc;
 mod image_volume;
 mod keyring;
+mod log_links;
 pub(crate) mod log_rotation;
 mod machine;
 mod network;

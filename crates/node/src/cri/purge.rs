@@ -18,18 +18,37 @@ use tokio::task::spawn_blocking;
 
 use super::config::{NodePaths, POD_UID};
 use super::network::{self, FILE};
-use super::{CriNode, CriOptions, CriRuntime, Housekeeping, volumes};
+use super::{CriNode, CriOptions, CriRuntime, Housekeeping, log_links, volumes};
 
 /// The directory with a file for each node that keeps its pods in a directory.
 const NODES: &str = "nodes";
 /// Where the plug-in `host-local` records addresses, by network.
 const ADDRESSES: &str = "/var/lib/cni/networks";
-/// The chains that the plug-in `portmap` makes for all networks. The first one has a rule for each
-/// host port.
-const CHAINS: [&str; 3] = [
-    "CNI-HOSTPORT-DNAT",
-    "CNI-HOSTPORT-MASQ",
-    "CNI-HOSTPORT-SETMARK",
+/// The chains of iptables that a plug-in makes once for all networks.
+struct PluginChains {
+    table: &'static str,
+    names: &'static [&'static str],
+    /// Those whose rules are about single pods, or were added by an administrator, but for jumps to
+    /// other chains of the plug-in.
+    in_use: &'static [&'static str],
+}
+
+/// The chains of the plug-ins `portmap` and `firewall`.
+const CHAINS: [PluginChains; 2] = [
+    PluginChains {
+        table: "nat",
+        names: &[
+            "CNI-HOSTPORT-DNAT",
+            "CNI-HOSTPORT-MASQ",
+            "CNI-HOSTPORT-SETMARK",
+        ],
+        in_use: &["CNI-HOSTPORT-DNAT"],
+    },
+    PluginChains {
+        table: "filter",
+        names: &["CNI-FORWARD", "CNI-ADMIN"],
+        in_use: &["CNI-FORWARD", "CNI-ADMIN"],
+    },
 ];
 
 /// Where a node with real containers leaves something on its machine.
@@ -95,6 +114,7 @@ impl NodeTraces {
             api_server: None,
             unsafe_sysctls: Vec::new(),
             housekeeping: Housekeeping::default(),
+            resolver: None,
         };
         let CriRuntime(node) = CriRuntime::connect(options).await?;
         let uids = node.remove_sandboxes().await?;
@@ -130,6 +150,7 @@ impl NodeTraces {
             }
         }
         let _ = fs::remove_dir(&self.logs);
+        log_links::remove_dead(&self.logs);
         Ok(())
     }
 
@@ -226,46 +247,48 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// Removes the chains of host ports, unless a pod of another network has one.
+/// Removes the chains of plug-ins, unless a pod of another network uses them.
 fn remove_chains(program: &str) {
-    let Some(rules) = run(program, &["--table", "nat", "--list-rules"]) else {
-        return;
-    };
-    for arguments in chain_removals(&rules) {
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        run(
-            program,
-            &[&["--table", "nat"], arguments.as_slice()].concat(),
-        );
+    for chains in &CHAINS {
+        let table = ["--table", chains.table];
+        let Some(rules) = run(program, &[&table[..], &["--list-rules"]].concat()) else {
+            return;
+        };
+        for arguments in chains.removals(&rules) {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            run(program, &[&table[..], &arguments].concat());
+        }
     }
 }
 
-/// The commands that remove the chains of host ports, by the rules that there are.
-fn chain_removals(rules: &str) -> Vec<Vec<String>> {
-    let is_used = format!("-A {} ", CHAINS[0]);
-    if rules.lines().any(|rule| rule.starts_with(&is_used)) {
-        return Vec::new();
-    }
-    let mut commands: Vec<Vec<String>> = Vec::new();
-    for rule in rules.lines().map(words) {
-        let [add, chain, .., jump, target] = rule.as_slice() else {
-            continue;
-        };
-        let leads_there = jump == "-j" && CHAINS.contains(&target.as_str());
-        if add == "-A" && leads_there && !CHAINS.contains(&chain.as_str()) {
-            let mut delete = rule.clone();
-            delete[0] = "-D".into();
-            commands.push(delete);
+impl PluginChains {
+    /// The commands that remove them, by the rules that there are.
+    fn removals(&self, rules: &str) -> Vec<Vec<String>> {
+        let mut commands: Vec<Vec<String>> = Vec::new();
+        for rule in rules.lines().map(words) {
+            let [add, chain, .., jump, target] = rule.as_slice() else {
+                continue;
+            };
+            let leads_there = jump == "-j" && self.names.contains(&target.as_str());
+            match (add.as_str(), leads_there) {
+                ("-A", false) if self.in_use.contains(&chain.as_str()) => return Vec::new(),
+                ("-A", true) if !self.names.contains(&chain.as_str()) => {
+                    let mut delete = rule.clone();
+                    delete[0] = "-D".into();
+                    commands.push(delete);
+                }
+                _ => {}
+            }
         }
+        for step in ["-F", "-X"] {
+            let there = self.names.iter().filter(|chain| {
+                let made = format!("-N {chain}");
+                rules.lines().any(|rule| rule == made)
+            });
+            commands.extend(there.map(|chain| vec![step.to_owned(), (*chain).to_owned()]));
+        }
+        commands
     }
-    for step in ["-F", "-X"] {
-        let there = CHAINS.iter().filter(|chain| {
-            let made = format!("-N {chain}");
-            rules.lines().any(|rule| rule == made)
-        });
-        commands.extend(there.map(|chain| vec![step.to_owned(), (*chain).to_owned()]));
-    }
-    commands
 }
 
 /// The words of a rule, of which some are quoted.
@@ -290,12 +313,16 @@ mod tests {
         -A POSTROUTING -j OTHER\n\
         -A CNI-HOSTPORT-MASQ -m mark --mark 0x2000/0x2000 -j MASQUERADE\n";
 
+    /// The commands that remove the chains of a table.
+    fn removals(table: &str, rules: &str) -> Vec<String> {
+        let chains = CHAINS.iter().find(|chains| chains.table == table).unwrap();
+        let commands = chains.removals(rules).into_iter();
+        commands.map(|words| words.join("|")).collect()
+    }
+
     #[test]
     fn chains_of_host_ports_go_when_no_pod_has_one() {
-        let shown = |rules: &str| -> Vec<String> {
-            let commands = chain_removals(rules).into_iter();
-            commands.map(|words| words.join("|")).collect()
-        };
+        let shown = |rules: &str| removals("nat", rules);
         assert_eq!(
             shown(RULES),
             [
@@ -310,6 +337,29 @@ mod tests {
         let used = format!("{RULES}-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-1\n");
         assert_eq!(shown(&used), [""; 0]);
         assert_eq!(shown("-P PREROUTING ACCEPT\n"), [""; 0]);
+    }
+
+    #[test]
+    fn chains_of_the_firewall_go_when_no_pod_has_a_rule() {
+        let rules = "-P FORWARD DROP\n-N CNI-ADMIN\n-N CNI-FORWARD\n\
+            -A FORWARD -m comment --comment \"CNI firewall plugin rules\" -j CNI-FORWARD\n\
+            -A CNI-FORWARD -m comment --comment \"CNI firewall plugin admin overrides\" -j CNI-ADMIN\n";
+        assert_eq!(
+            removals("filter", rules),
+            [
+                "-D|FORWARD|-m|comment|--comment|CNI firewall plugin rules|-j|CNI-FORWARD",
+                "-F|CNI-FORWARD",
+                "-F|CNI-ADMIN",
+                "-X|CNI-FORWARD",
+                "-X|CNI-ADMIN",
+            ]
+        );
+        for used in [
+            "-A CNI-FORWARD -s 10.1.0.2/32 -j ACCEPT",
+            "-A CNI-ADMIN -d 10.1.0.2/32 -j DROP",
+        ] {
+            assert_eq!(removals("filter", &format!("{rules}{used}\n")), [""; 0]);
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::container::ContainerCell;
 use super::resolver::MachineResolver;
 use super::volumes::{self, VolumeState};
-use super::{CriNode, config, resolver};
+use super::{CriNode, config, log_links, resolver};
 use crate::pod::inputs::VolumeContents;
 use crate::pod::spec::SHORTEST_GRACE;
 use crate::runtime::SandboxState;
@@ -438,7 +438,9 @@ impl CriNode {
             let (node, removed) = (self.clone(), uid.clone());
             let _ = spawn_blocking(move || {
                 node.cgroups.remove_pod(&removed);
-                fs::remove_dir_all(logs)
+                let removed = fs::remove_dir_all(logs);
+                log_links::remove_dead(&node.paths.logs);
+                removed
             })
             .await;
             self.remove_directory(&uid, record.volumes).await;

@@ -306,6 +306,11 @@ async fn a_pod_runs_with_its_inputs_and_leaves_nothing_behind() {
         node.log("web", "").await,
         "hello web from web\nfrom a file\n"
     );
+    let id = id.strip_prefix("containerd://").unwrap();
+    let link = format!("containers/web_default_c-{id}.log");
+    let link = node.containerd.path(&link);
+    let text = std::fs::read_to_string(&link).unwrap();
+    assert!(text.contains("hello web from web"), "{text}");
 
     let (out, err, code) = node
         .exec(
@@ -340,6 +345,7 @@ async fn a_pod_runs_with_its_inputs_and_leaves_nothing_behind() {
         std::fs::read_dir(node.volumes_dir()).unwrap().count() == 0
     })
     .await;
+    assert!(std::fs::symlink_metadata(&link).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]

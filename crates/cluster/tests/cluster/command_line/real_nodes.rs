@@ -135,6 +135,7 @@ async fn a_purged_cluster_leaves_nothing_on_the_machine() {
         directory,
         containerd.path("node"),
         containerd.path("pod-logs"),
+        containerd.path("containers"),
     ] {
         assert!(!left.exists(), "{}", left.display());
     }

@@ -10,7 +10,7 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -26,6 +26,7 @@ use mizzen_cri::messages::{
 };
 use mizzen_node::Options;
 use mizzen_node::cri::{CriOptions, CriRuntime, Housekeeping};
+use mizzen_sdk::Key;
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_testing::Cluster;
 use parking_lot::Mutex;
@@ -187,6 +188,7 @@ impl MadeUpRuntime {
                     id: "image".into(),
                     ..Image::default()
                 }),
+                ..ImageStatusResponse::default()
             }),
             "CreateContainer" => {
                 let request = CreateContainerRequest::decode(message).unwrap();
@@ -381,13 +383,15 @@ async fn a_runtime_with_events_that_becomes_ready_makes_its_node_ready() {
     runtime.0.lock().has_no_network = true;
     let node = Node::start("events-c", runtime).await;
     let ready = async |node: &Node| {
-        let object = node.cluster.object(&NODES, "events-c").await;
-        let conditions = object["status"]["conditions"].list().iter();
-        let mut ready = conditions.filter(|condition| condition["type"].str() == "Ready");
-        let ready = ready
-            .next()
-            .map(|condition| condition["status"].str().to_owned());
-        ready.unwrap_or_default()
+        let client = node.cluster.dynamic_client();
+        let found = client.find(&NODES, &Key::cluster("events-c")).await;
+        let conditions = found
+            .unwrap()
+            .map(|node| node["status"]["conditions"].clone());
+        let conditions = conditions.unwrap_or_default();
+        let mut ready = conditions.list().iter();
+        let ready = ready.find(|condition| condition["type"].str() == "Ready");
+        ready.map_or(String::new(), |ready| ready["status"].str().to_owned())
     };
     node.until("the node is not ready", async |node| {
         node.runtime.has_stream() && ready(node).await == "False"
