@@ -12,7 +12,7 @@ use super::read::{ReadContext, TokenCache, read_objects};
 use super::usage::NodeUsage;
 use crate::eviction::Eviction;
 use crate::moment::Moment;
-use crate::pod::inputs::{InputSources, Inputs, NO_INPUTS, mounted_objects};
+use crate::pod::inputs::{InputSources, Inputs, NO_INPUTS, NO_VARIABLES, mounted_objects};
 use crate::pod::spec;
 use crate::runtime::{ContainerLife, plain};
 use crate::settings::NodeSettings;
@@ -199,6 +199,7 @@ impl AgentHandle {
             node,
             services: &started_with.services,
             found: &found,
+            from_files: &NO_VARIABLES,
         };
         let inputs = Inputs {
             variables: started_with.variables.clone(),

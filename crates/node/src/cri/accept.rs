@@ -91,11 +91,6 @@ fn unsupported(pod: &Value) -> Option<String> {
             let why = "the stop signal is that of the image on this node";
             return refused(&field("lifecycle.stopSignal"), why);
         }
-        let mut variables = container["env"].list().iter();
-        if variables.any(|variable| !variable["valueFrom"]["fileKeyRef"].is_null()) {
-            let why = "variables from files are not supported by this node";
-            return refused(&field("env.valueFrom.fileKeyRef"), why);
-        }
     }
     None
 }
@@ -215,10 +210,6 @@ mod tests {
             (
                 r#"{"initContainers":[{"name":"c","lifecycle":{"stopSignal":"SIGUSR1"}}]}"#,
                 "container \"c\": lifecycle.stopSignal: the stop signal is that of the image on this node",
-            ),
-            (
-                r#"{"containers":[{"name":"c","env":[{"name":"A","valueFrom":{"fileKeyRef":{"key":"a"}}}]}]}"#,
-                "container \"c\": env.valueFrom.fileKeyRef: variables from files are not supported by this node",
             ),
             (
                 r#"{"containers":[{"name":"c","securityContext":{"windowsOptions":{"runAsUserName":"a"}}}]}"#,

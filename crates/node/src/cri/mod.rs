@@ -90,6 +90,7 @@ pub use purge::{NodeTraces, PurgeError};
 use tokio::sync::Semaphore;
 
 use crate::moment::Moment;
+use crate::pod::env_file::VolumeText;
 use crate::pod::inputs::VolumeContents;
 use crate::runtime::{
     Attach, Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerRuntime,
@@ -416,6 +417,10 @@ impl ContainerRuntime for CriRuntime {
 
     fn update_volumes(&self, pod: &Value, volumes: VolumeContents) {
         self.0.clone().update_volumes(pod, volumes);
+    }
+
+    fn volume_text(&self, pod: &Value, volume: &str, path: &str) -> io::Result<VolumeText> {
+        volumes::volume_text(pod, volume, path, &self.0.paths)
     }
 
     fn volume_directory(&self) -> Option<PathBuf> {

@@ -8,7 +8,8 @@ use mizzen_sdk::event::Note;
 use mizzen_value::time::duration_text;
 use mizzen_value::{Str, Value};
 
-use super::inputs::{Inputs, NO_INPUTS};
+use super::env_file::file_variables;
+use super::inputs::{Inputs, NO_INPUTS, NO_VARIABLES, Variables};
 use super::probe::{ProbeFindings, ProbeTarget, Probes, output};
 use super::pull::ImagePull;
 use super::references::{CreateConfigError, ReferencedObjects};
@@ -346,10 +347,31 @@ impl ContainerState {
             || self.volume_error.is_some()
             || self.config_error.is_some();
         self.is_preparing = !has_all && (self.pull.is_pulling() || !has_failed);
-        if has_all {
-            self.start(spec, referenced.as_deref(), sync);
+        if !has_all {
+            return false;
         }
-        has_all
+        let read = |volume: &str, path: &str| sync.runtime.volume_text(sync.pod, volume, path);
+        // Simulated containers write no files.
+        let from_files = match sync.runtime.runs_processes() {
+            true => file_variables(spec, &read),
+            false => Ok(Variables::new()),
+        };
+        match from_files {
+            Ok(from_files) => {
+                self.start(spec, referenced.as_deref(), &from_files, sync);
+                true
+            }
+            Err(message) => {
+                self.record_pulled(spec, sync);
+                let note = Note::warning("Failed", "", format!("Error: {message}"));
+                sync.record(self, note);
+                let reason = Str::new_static("CreateContainerConfigError");
+                let error = CreateConfigError::of_runtime(reason, message, sync.now);
+                self.changes_at = earlier(self.changes_at, error.retry);
+                self.config_error = Some(Box::new(error));
+                false
+            }
+        }
     }
 
     /// Whether it starts now, so that the next container of the pod has to wait.
@@ -407,6 +429,7 @@ impl ContainerState {
         &mut self,
         spec: &Value,
         referenced: Option<&ReferencedObjects>,
+        from_files: &Variables,
         sync: &mut SyncContext,
     ) {
         if let Some(end) = self.end() {
@@ -420,7 +443,7 @@ impl ContainerState {
         self.resize = ResizeProgress::Done;
         self.is_replaced = false;
         self.last_inputs = self.inputs.take();
-        self.inputs = sync.inputs(spec, referenced);
+        self.inputs = sync.inputs(spec, referenced, from_files);
         let config = self.config(spec, self.n_starts, None, sync);
         self.body = Some(sync.runtime.start(&config, sync.now));
         sync.image_volumes.note_creation(sync.now);
@@ -472,7 +495,8 @@ impl ContainerState {
         if self.body.is_some() || waits {
             return;
         }
-        self.inputs = sync.inputs(spec, referenced);
+        // What it has from files is known to the runtime.
+        self.inputs = sync.inputs(spec, referenced, &NO_VARIABLES);
         self.last_inputs = self.inputs.clone();
         let config = self.config(spec, self.n_restarts(), Some(since), sync);
         self.body = Some(sync.runtime.start(&config, sync.now));

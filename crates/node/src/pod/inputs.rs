@@ -90,6 +90,9 @@ impl Inputs {
     }
 }
 
+/// No variables.
+pub static NO_VARIABLES: Variables = Variables::new();
+
 /// What inputs are made of.
 #[derive(Clone, Copy)]
 pub struct InputSources<'a> {
@@ -103,6 +106,8 @@ pub struct InputSources<'a> {
     pub services: &'a [(Str, Str)],
     /// The ConfigMaps and Secrets that were read for it.
     pub found: &'a BTreeMap<ObjectKey, Found>,
+    /// The values of variables from files, by name ([`super::env_file`]).
+    pub from_files: &'a Variables,
 }
 
 /// What a node adds to its containers.
@@ -151,7 +156,7 @@ impl InputSources<'_> {
         }
         for variable in container["env"].list() {
             let value = match variable["value"].str() {
-                "" => self.value_from(&variable["valueFrom"], container),
+                "" => self.value_from(variable, container),
                 value => Some(expand(value, &|name| self.lookup(&variables, name))),
             };
             if let Some(value) = value {
@@ -177,7 +182,8 @@ impl InputSources<'_> {
     }
 
     /// `None` if an optional source is missing.
-    fn value_from(&self, source: &Value, container: &Value) -> Option<Str> {
+    fn value_from(&self, variable: &Value, container: &Value) -> Option<Str> {
+        let source = &variable["valueFrom"];
         let key_of = |sort: ReferenceKind, field: &str| {
             let reference = &source[field];
             self.contents(sort, reference["name"].str())?
@@ -196,6 +202,9 @@ impl InputSources<'_> {
         }
         if !source["secretKeyRef"].is_null() {
             return key_of(ReferenceKind::Secret, "secretKeyRef");
+        }
+        if !source["fileKeyRef"].is_null() {
+            return self.from_files.get(variable["name"].str()).cloned();
         }
         Some(Str::default())
     }
@@ -701,6 +710,7 @@ mod tests {
             node,
             services: &services,
             found: &found(),
+            from_files: &[("X".into(), "of a file".into())].into(),
         };
         read(&sources, &pod["spec"]["containers"][0])
     }
@@ -727,6 +737,7 @@ mod tests {
             Some("one-$(FIRST)-$(LATER)-10.0.0.1"),
         );
         check_variable(&from("configMapKeyRef: {name: config, key: a}"), Some("1"));
+        check_variable(&from("fileKeyRef: {key: k}"), Some("of a file"));
         check_variable(
             &from("secretKeyRef: {name: secret, key: pass}"),
             Some("s3cret"),

@@ -8,6 +8,7 @@
 
 pub mod claims;
 mod container;
+pub mod env_file;
 mod image_volumes;
 pub mod inputs;
 mod probe;
@@ -31,7 +32,8 @@ use mizzen_value::{Str, Value};
 pub use container::ContainerState;
 use image_volumes::ImageVolumes;
 use inputs::{
-    InputSources, Inputs, NodeContext, VolumeContents, has_volatile_variables, known_mounts,
+    InputSources, Inputs, NO_VARIABLES, NodeContext, Variables, VolumeContents,
+    has_volatile_variables, known_mounts,
 };
 use references::{Found, ObjectKey, ReferencedObjects};
 
@@ -164,6 +166,7 @@ impl<'a> SyncContext<'a> {
             node: self.node,
             services: self.node.services(),
             found,
+            from_files: &NO_VARIABLES,
         }
     }
 
@@ -173,9 +176,14 @@ impl<'a> SyncContext<'a> {
         &self,
         container: &Value,
         referenced: Option<&ReferencedObjects>,
+        from_files: &Variables,
     ) -> Option<Arc<Inputs>> {
         if self.runtime.runs_processes() {
-            let variables = self.sources(referenced).variables(container);
+            let sources = InputSources {
+                from_files,
+                ..self.sources(referenced)
+            };
+            let variables = sources.variables(container);
             return Some(Arc::new(Inputs {
                 variables: Some(variables),
                 ..Inputs::default()

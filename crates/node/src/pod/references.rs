@@ -420,7 +420,7 @@ pub struct CreateConfigError {
     /// The read after which it was reported.
     n_reported: u32,
     /// When the creation is retried, if nothing else does.
-    retry: Option<Moment>,
+    pub(super) retry: Option<Moment>,
 }
 
 impl CreateConfigError {

@@ -38,6 +38,7 @@ use tokio::sync::mpsc;
 pub use simulated::Simulated;
 
 use crate::moment::Moment;
+use crate::pod::env_file::VolumeText;
 use crate::pod::inputs::{Inputs, NodeContext, VolumeContents};
 use crate::pod::references::Contents;
 pub use crate::shell::ContainerEnvironment;
@@ -154,6 +155,11 @@ pub trait ContainerRuntime: Send + Sync {
 
     /// The files of a pod's volumes may have changed.
     fn update_volumes(&self, _pod: &Value, _volumes: VolumeContents) {}
+
+    /// A file of a volume that was set up, by its path in the volume.
+    fn volume_text(&self, _pod: &Value, _volume: &str, _path: &str) -> io::Result<VolumeText> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// The directory of volumes that the node makes for claims; `None` if it makes none.
     fn volume_directory(&self) -> Option<PathBuf> {

@@ -8,7 +8,7 @@ use mizzen_value::{Str, Value};
 use super::terminal::{Terminal, Typing, cooked};
 use super::{Chunk, ContainerLife, LogLine, ProbeType};
 use crate::moment::Moment;
-use crate::pod::inputs::{InputSources, NodeContext, expand, known_mounts};
+use crate::pod::inputs::{InputSources, NO_VARIABLES, NodeContext, expand, known_mounts};
 use crate::pod::spec::field;
 use crate::shell::{
     self, ContainerEnvironment, Descriptor, ProcessIo, ProgramOutcome, ProgramProgress,
@@ -229,6 +229,7 @@ pub(crate) fn environment(life: &ContainerLife) -> ContainerEnvironment {
             node,
             services,
             found,
+            from_files: &NO_VARIABLES,
         }
         .variables(container)
     };

@@ -9,6 +9,7 @@ mod kills;
 mod network;
 mod probes;
 mod security;
+mod shared_volumes;
 mod start_and_stop;
 mod static_pods;
 mod stats;

@@ -9,6 +9,7 @@
 //! | `ownership` | `fsGroup` |
 //! | `sub_path` | mounts of a part of a volume |
 //! | `pinned` | files that are opened without following links |
+//! | `text` | files of variables |
 //! | `tear_down` | the removal of a pod's directory |
 //!
 //! Invariant: a container can change what is in its volumes at any time. What the agent opens there
@@ -22,6 +23,7 @@ mod persistent;
 mod pinned;
 mod sub_path;
 mod tear_down;
+mod text;
 
 use std::fs::{self, Permissions};
 use std::hash::BuildHasher as _;
@@ -37,6 +39,7 @@ use nix::mount::{MsFlags, mount};
 
 use super::config::{NodePaths, volume_mount};
 use crate::pod::claims::{cannot_process, claim_name};
+use crate::pod::env_file::VolumeText;
 use crate::pod::inputs::{Variables, VolumeContent, VolumeContents, expand};
 use files::write_files;
 use ownership::fs_group;
@@ -227,6 +230,19 @@ fn location(pod: &Value, volume: &Value, paths: &NodePaths) -> PathBuf {
         "persistentVolumeClaim" | "ephemeral" => paths.volume(uid, "persistent", name),
         kind => paths.volume(uid, kind, name),
     }
+}
+
+/// Reads a file of a pod's volume that was set up.
+pub(super) fn volume_text(
+    pod: &Value,
+    volume: &str,
+    path: &str,
+    paths: &NodePaths,
+) -> io::Result<VolumeText> {
+    let mut volumes = pod["spec"]["volumes"].list().iter();
+    let found = volumes.find(|found| found["name"].str() == volume);
+    let found = found.ok_or(io::ErrorKind::NotFound)?;
+    text::read_text(&location(pod, found, paths), path)
 }
 
 /// Sets up all volumes of a pod. It is idempotent.
