@@ -113,7 +113,11 @@ impl PrivateContainerd {
     /// Unmounts what is left below its directory, such as volumes of pods that a test did not delete.
     fn unmount(&self) {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        // What is mounted in a mount comes after it.
+        let places = mounts
+            .lines()
+            .rev()
+            .filter_map(|line| line.split(' ').nth(1));
         for place in places.filter(|place| Path::new(place).starts_with(self.dir.path())) {
             let _ = Command::new("umount").arg(place).output();
         }
