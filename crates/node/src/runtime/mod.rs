@@ -393,6 +393,8 @@ pub struct Attach {
     pub id: String,
     /// Whether the container has a terminal.
     pub tty: bool,
+    /// Whether the input of the container ends with that of its first client.
+    pub stdin_once: bool,
 }
 
 /// A command to run in a container.

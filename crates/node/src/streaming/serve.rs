@@ -286,6 +286,7 @@ impl StreamRequest {
             let attach = Attach {
                 id: life.id,
                 tty: spec["tty"].bool(),
+                stdin_once: spec["stdinOnce"].bool(),
             };
             return Ok(Box::new(move |stdio| runtime.attach(attach, stdio)));
         }
