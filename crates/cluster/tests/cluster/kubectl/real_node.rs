@@ -1,40 +1,70 @@
-//! `mizzen up --node-runtime cri`: a pod with a real container, as kubectl sees it.
+//! `mizzen up --node-runtime cri`: pods with real containers, as kubectl sees them.
+
+mod debug;
+mod logs;
+mod proxies;
+mod streams;
+mod terminal;
 
 use tokio::process::Command;
 
-use super::Kubectl;
+use super::{Kubectl, text};
 use crate::containerd::{PrivateContainerd, image};
 use crate::process::Home;
-
-/// The name of the node, which is also that of its bridge: no other test has it.
-const NODE: &str = "real-kubectl";
 
 /// What a program has that needs a dynamic linker.
 const LINKER: &[u8] = b"/lib64/ld-linux";
 
-/// A control plane with one real node, and a running pod.
-async fn start(containerd: &PrivateContainerd) -> Option<Kubectl> {
+/// A control plane with one real node, whose pods have addresses of `10.N.0.0/16`. The name of the node is also that of
+/// its bridge: each test has its own name and addresses.
+async fn start(containerd: &PrivateContainerd, node: &str, n: u8) -> Option<Kubectl> {
     let path = |name: &str| containerd.path(name).display().to_string();
     let arguments = [
         "--node-runtime=cri".to_owned(),
-        format!("--node-name={NODE}"),
+        format!("--node-name={node}"),
         format!("--cri-endpoint={}", containerd.endpoint()),
         format!("--node-root-dir={}", path("node")),
         format!("--pod-logs-dir={}", path("pod-logs")),
         format!("--cni-conf-dir={}", containerd.network_dir().display()),
-        "--cluster-cidr=10.214.0.0/16".to_owned(),
+        format!("--cluster-cidr=10.{n}.0.0/16"),
         // Whatever is left of the disk of this machine.
         "--eviction-hard=".to_owned(),
     ];
     let home = arguments
         .into_iter()
         .fold(Home::in_memory().whole(), Home::with);
-    let kubectl = Kubectl::start_in(home).await?;
-    kubectl.run("create -f real-pod.yaml").await;
-    kubectl
-        .run("wait pod real --for=condition=Ready --timeout=60s")
-        .await;
-    Some(kubectl)
+    Kubectl::start_in(home).await
+}
+
+impl Kubectl {
+    /// Creates the pods of a manifest and waits until they are ready.
+    async fn run_pods(&self, manifest: &str, pods: &[&str]) {
+        self.run(&format!("create -f {manifest}")).await;
+        for pod in pods {
+            let wait = format!("wait pod {pod} --for=condition=Ready --timeout=60s");
+            self.run(&wait).await;
+        }
+    }
+
+    /// The output of a shell command in a pod, which must succeed.
+    async fn sh(&self, pod: &str, command: &str) -> String {
+        let exec = ["exec", pod, "--", "sh", "-c", command];
+        let (code, stdout, stderr) = self.talk(true, &exec, "").await;
+        assert_eq!(code, 0, "{command}: {stdout}{stderr}");
+        stdout
+    }
+
+    /// Waits until a command prints what is accepted.
+    async fn until(&self, arguments: &str, accepts: impl Fn(&str) -> bool) -> String {
+        let mut last = String::new();
+        for _ in 0..300 {
+            last = text(&self.output(self.command(arguments)).await.stdout);
+            if accepts(&last) {
+                return last;
+            }
+        }
+        panic!("not in time: kubectl {arguments}: {last}");
+    }
 }
 
 #[tokio::test]
@@ -42,11 +72,12 @@ async fn a_real_container_runs_and_kubectl_reaches_it() {
     let Some(containerd) = PrivateContainerd::start().await else {
         return;
     };
-    let Some(kubectl) = start(&containerd).await else {
+    let Some(kubectl) = start(&containerd, "real-kubectl", 214).await else {
         return;
     };
+    kubectl.run_pods("real-pod.yaml", &["real"]).await;
     let nodes = kubectl.run("get nodes -o name").await;
-    assert_eq!(nodes.trim(), format!("node/{NODE}"));
+    assert_eq!(nodes.trim(), "node/real-kubectl");
     let read = async |path: &str| {
         let argument = format!("get pod real -o jsonpath={{{path}}}");
         kubectl.run(&argument).await
@@ -123,8 +154,8 @@ async fn reach_the_api(kubectl: &Kubectl) {
     let found = std::env::split_paths(&path).map(|dir| dir.join("kubectl"));
     let program = found.into_iter().find(|file| file.is_file()).unwrap();
     let program = program.canonicalize().unwrap();
-    let text = std::fs::read(&program).unwrap();
-    if text.windows(LINKER.len()).any(|part| part == LINKER) {
+    let code = std::fs::read(&program).unwrap();
+    if code.windows(LINKER.len()).any(|part| part == LINKER) {
         println!(
             "SKIPPED: {} is not statically linked, and cannot run in a pod",
             program.display()

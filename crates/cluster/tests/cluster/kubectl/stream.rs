@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::{Kubectl, text};
@@ -25,7 +25,7 @@ async fn start() -> Option<Kubectl> {
 
 impl Kubectl {
     /// A command over WebSocket, which new clients prefer, or over SPDY, the only protocol of old ones.
-    fn over(&self, websocket: bool, arguments: &[&str]) -> Command {
+    pub(super) fn over(&self, websocket: bool, arguments: &[&str]) -> Command {
         let mut command = self.command("");
         command.args(arguments);
         for variable in [
@@ -35,6 +35,23 @@ impl Kubectl {
             command.env(variable, websocket.to_string());
         }
         command
+    }
+
+    /// Forwards a free port to one of `target`, until the process ends. Returns that port, too.
+    pub(super) async fn forward(&self, websocket: bool, target: &str, to: &str) -> (Child, String) {
+        let ports = format!(":{to}");
+        let arguments = ["port-forward", "--address=127.0.0.1", target, &ports];
+        let mut command = self.over(websocket, &arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = timeout(STEP_TIMEOUT, lines.next_line()).await;
+        let line = line.expect("forwarding in time").unwrap().unwrap();
+        let port = line.split_once("127.0.0.1:").unwrap().1;
+        let port = port.split(' ').next().unwrap().to_owned();
+        // It writes a line for each connection.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        (child, port)
     }
 
     /// The exit code and both outputs of a command that is given `input`.
@@ -145,11 +162,11 @@ async fn an_attached_client_gets_output_until_the_container_ends() {
 }
 
 /// The answer to a request over HTTP.
-async fn fetch(port: &str, path: &str) -> String {
+pub(super) async fn fetch(port: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}"))
         .await
         .unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     let read = timeout(STEP_TIMEOUT, stream.read_to_string(&mut answer))
@@ -162,27 +179,7 @@ async fn fetch(port: &str, path: &str) -> String {
 async fn a_port_of_a_pod_is_forwarded() {
     let Some(kubectl) = start().await else { return };
     for websocket in [true, false] {
-        let mut command = kubectl.over(
-            websocket,
-            &["port-forward", "--address=127.0.0.1", "pod/web", ":8080"],
-        );
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(STEP_TIMEOUT, lines.next_line())
-            .await
-            .expect("forwarding in time")
-            .unwrap()
-            .unwrap();
-        let port = line
-            .split("127.0.0.1:")
-            .nth(1)
-            .and_then(|rest| rest.split(' ').next())
-            .unwrap()
-            .to_owned();
+        let (mut child, port) = kubectl.forward(websocket, "pod/web", "8080").await;
         for _ in 0..3 {
             assert!(
                 fetch(&port, "/").await.ends_with("\r\n\r\nhello"),
@@ -191,27 +188,7 @@ async fn a_port_of_a_pod_is_forwarded() {
         }
         assert!(fetch(&port, "/sick").await.starts_with("HTTP/1.1 503 "));
         child.kill().await.unwrap();
-        let mut command = kubectl.over(
-            websocket,
-            &["port-forward", "--address=127.0.0.1", "pod/web", ":9999"],
-        );
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(STEP_TIMEOUT, lines.next_line())
-            .await
-            .expect("forwarding in time")
-            .unwrap()
-            .unwrap();
-        let port = line
-            .split("127.0.0.1:")
-            .nth(1)
-            .and_then(|rest| rest.split(' ').next())
-            .unwrap()
-            .to_owned();
+        let (mut child, port) = kubectl.forward(websocket, "pod/web", "9999").await;
         assert_eq!(fetch(&port, "/").await, "");
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = timeout(STEP_TIMEOUT, errors.next_line())
