@@ -1,5 +1,6 @@
 //! `mizzen up --node-runtime cri`: pods with real containers, as kubectl sees them.
 
+mod client_libraries;
 mod debug;
 mod logs;
 mod proxies;
@@ -18,6 +19,16 @@ const LINKER: &[u8] = b"/lib64/ld-linux";
 /// A control plane with one real node, whose pods have addresses of `10.N.0.0/16`. The name of the node is also that of
 /// its bridge: each test has its own name and addresses.
 async fn start(containerd: &PrivateContainerd, node: &str, n: u8) -> Option<Kubectl> {
+    start_with(containerd, node, n, &[]).await
+}
+
+/// The same with more arguments.
+async fn start_with(
+    containerd: &PrivateContainerd,
+    node: &str,
+    n: u8,
+    more: &[&str],
+) -> Option<Kubectl> {
     let path = |name: &str| containerd.path(name).display().to_string();
     let arguments = [
         "--node-runtime=cri".to_owned(),
@@ -30,8 +41,10 @@ async fn start(containerd: &PrivateContainerd, node: &str, n: u8) -> Option<Kube
         // Whatever is left of the disk of this machine.
         "--eviction-hard=".to_owned(),
     ];
+    let more = more.iter().map(|argument| (*argument).to_owned());
     let home = arguments
         .into_iter()
+        .chain(more)
         .fold(Home::in_memory().whole(), Home::with);
     Kubectl::start_in(home).await
 }
