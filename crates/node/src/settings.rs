@@ -20,7 +20,7 @@ use crate::nodes::NodeAddress;
 use crate::pod::inputs::{Inputs, NodeContext};
 use crate::runtime::ContainerRuntime;
 use crate::services::ServiceLinks;
-use crate::stats::{NodeStats, StatsProvider};
+use crate::stats::{MeasuredPods, NodeStats, StatsProvider};
 use crate::status::Host;
 use crate::timeline::MomentTimeline;
 
@@ -108,9 +108,9 @@ impl NodeSettings {
         }
     }
 
-    /// The figures of the node; `None` if nothing is measured.
-    pub(crate) async fn node_stats(&self) -> Option<NodeStats> {
-        let mut stats = self.stats.as_ref()?.stats().await;
+    /// The figures of the node and these pods; `None` if nothing is measured.
+    pub(crate) async fn node_stats(&self, pods: MeasuredPods) -> Option<NodeStats> {
+        let mut stats = self.stats.as_ref()?.stats(pods).await;
         stats.at = self.now().wall();
         Some(stats)
     }

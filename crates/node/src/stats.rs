@@ -3,6 +3,7 @@
 //!
 //! Times are by the wall clock, since 1970.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -10,8 +11,32 @@ use mizzen_value::Str;
 
 /// Measures a node. The runtime of a real node does; a test has figures of its own.
 pub trait StatsProvider: Send + Sync {
-    /// The figures of now.
-    fn stats(&self) -> BoxFuture<'static, NodeStats>;
+    /// The figures of now, with those of these pods.
+    fn stats(&self, pods: MeasuredPods) -> BoxFuture<'static, NodeStats>;
+}
+
+/// Which pods are measured with their node. A pod takes far more time than the node itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MeasuredPods {
+    /// All that have a sandbox.
+    All,
+    /// Those of these UIDs.
+    Only(HashSet<Str>),
+}
+
+impl MeasuredPods {
+    /// Whether a pod is measured.
+    pub fn contains(&self, uid: &str) -> bool {
+        match self {
+            MeasuredPods::All => true,
+            MeasuredPods::Only(uids) => uids.contains(uid),
+        }
+    }
+
+    /// Whether no pod is.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, MeasuredPods::Only(uids) if uids.is_empty())
+    }
 }
 
 /// The figures of a node.
@@ -39,7 +64,7 @@ pub struct NodeStats {
     pub pids: Option<PidStats>,
     /// The network interfaces, the one with the default route first.
     pub network: Vec<InterfaceStats>,
-    /// The pods that have a sandbox.
+    /// The pods that were to be measured and have a sandbox.
     pub pods: Vec<PodStats>,
 }
 

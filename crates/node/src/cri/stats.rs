@@ -24,8 +24,8 @@ use tokio::time::{Instant, timeout};
 use super::container::CellPhase;
 use super::{CriNode, CriRuntime};
 use crate::stats::{
-    CgroupStats, ContainerStats, CpuStats, DiskUsage, FsStats, InterfaceStats, MemoryStats,
-    NodeStats, PidStats, PodStats, StatsProvider, VolumeStats,
+    CgroupStats, ContainerStats, CpuStats, DiskUsage, FsStats, InterfaceStats, MeasuredPods,
+    MemoryStats, NodeStats, PidStats, PodStats, StatsProvider, VolumeStats,
 };
 
 /// How long the runtime may take to say what it knows.
@@ -81,34 +81,32 @@ struct RuntimeFigures {
 }
 
 impl StatsProvider for CriRuntime {
-    fn stats(&self) -> BoxFuture<'static, NodeStats> {
+    fn stats(&self, pods: MeasuredPods) -> BoxFuture<'static, NodeStats> {
         let node = self.0.clone();
-        Box::pin(async move { node.node_stats().await })
+        Box::pin(async move { node.node_stats(&pods).await })
     }
 }
 
 impl CriNode {
-    async fn node_stats(self: Arc<Self>) -> NodeStats {
-        let figures = timeout(RUNTIME, self.runtime_figures()).await;
-        let (figures, pods) = (figures.unwrap_or_default(), self.pods_to_measure());
+    async fn node_stats(self: Arc<Self>, pods: &MeasuredPods) -> NodeStats {
+        let pods = self.pods_to_measure(pods);
+        let figures = timeout(RUNTIME, self.runtime_figures(!pods.is_empty())).await;
+        let figures = figures.unwrap_or_default();
         let measured = spawn_blocking(move || self.measure_node(pods, &figures)).await;
         measured.unwrap_or_default()
     }
 
-    async fn runtime_figures(&self) -> RuntimeFigures {
-        let filter = ContainerStatsFilter {
-            label_selector: self.selector(),
-            ..ContainerStatsFilter::default()
-        };
-        let list = ListContainerStatsRequest {
-            filter: Some(filter),
-        };
+    async fn runtime_figures(&self, with_containers: bool) -> RuntimeFigures {
         let (listed, images) = tokio::join!(
-            self.client.call(list),
+            async {
+                match with_containers {
+                    true => self.container_stats().await,
+                    false => Vec::new(),
+                }
+            },
             self.client.call(ImageFsInfoRequest {})
         );
         let id = |stats: &CriStats| stats.attributes.as_ref().map(|it| it.id.clone());
-        let listed = listed.map(|listed| listed.stats).unwrap_or_default();
         let images = images
             .map(|info| info.image_filesystems)
             .unwrap_or_default();
@@ -126,11 +124,23 @@ impl CriNode {
         }
     }
 
-    fn pods_to_measure(&self) -> Vec<MeasuredPod> {
+    async fn container_stats(&self) -> Vec<CriStats> {
+        let filter = ContainerStatsFilter {
+            label_selector: self.selector(),
+            ..ContainerStatsFilter::default()
+        };
+        let list = ListContainerStatsRequest {
+            filter: Some(filter),
+        };
+        let listed = self.client.call(list).await;
+        listed.map(|listed| listed.stats).unwrap_or_default()
+    }
+
+    fn pods_to_measure(&self, measured: &MeasuredPods) -> Vec<MeasuredPod> {
         let pods = self.pods.lock();
         let mut found: Vec<MeasuredPod> = pods
             .iter()
-            .filter(|(_, record)| record.sandbox.phase.id().is_some())
+            .filter(|(uid, record)| measured.contains(uid) && record.sandbox.phase.id().is_some())
             .map(|(uid, record)| MeasuredPod {
                 logs: self
                     .paths

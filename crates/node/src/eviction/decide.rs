@@ -91,6 +91,15 @@ pub(crate) fn rejection(pod: &Value, pressures: &[NodePressure]) -> Option<Strin
     Some(format!("The node had condition: [{}]. ", names.join(" ")))
 }
 
+/// Whether a pod has a limit of its disk, so that it must be measured although nothing runs short.
+pub(crate) fn has_storage_limit(pod: &Value) -> bool {
+    let mut volumes = pod["spec"]["volumes"].list().iter();
+    let mut containers = pod["spec"]["containers"].list().iter();
+    volumes.any(|volume| quantity(&volume["emptyDir"]["sizeLimit"]).value() > 0)
+        || containers.any(|it| !it["resources"]["limits"]["ephemeral-storage"].is_null())
+        || pod_limits(pod, &PodResourcesOptions::default()).contains_key("ephemeral-storage")
+}
+
 /// The pods that use more disk than their limits allow.
 pub(crate) fn over_storage_limits(candidates: &[Candidate], has_image_fs: bool) -> Vec<Eviction> {
     let over = |candidate: &Candidate| {

@@ -24,8 +24,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::agent::AgentHandle;
 use crate::settings::NodeSettings;
-use crate::stats::NodeStats;
-use decide::{Candidate, by_pressure, over_storage_limits};
+use crate::stats::{MeasuredPods, NodeStats};
+use decide::{Candidate, by_pressure, has_storage_limit, over_storage_limits};
 pub(crate) use decide::{Eviction, rejection};
 pub(crate) use threshold::NodePressure;
 pub use threshold::{
@@ -49,12 +49,10 @@ pub(crate) async fn run(settings: Arc<NodeSettings>, agent: AgentHandle, nodes: 
     let mut state = ThresholdState::default();
     loop {
         sleep(settings.eviction.interval).await;
-        let measured = timeout(MEASUREMENT, settings.node_stats()).await;
-        let Some(stats) = measured.ok().flatten() else {
+        let Some(evictions) = settings.decide(&node, &agent, &mut state).await else {
             tracing::warn!(node = %node, "cannot measure the node, pods are not evicted");
             continue;
         };
-        let evictions = settings.decide(&node, &agent, &mut state, &stats).await;
         nodes.add(Key::cluster(node.as_str()));
         let mut evicted = HashSet::new();
         for eviction in evictions {
@@ -85,28 +83,37 @@ async fn active_pods(agent: &AgentHandle, node: &Str) -> Vec<Object> {
     pods
 }
 
+fn candidates<'a>(pods: &'a [Object], stats: &'a NodeStats) -> Vec<Candidate<'a>> {
+    let candidates = pods.iter().map(|pod| Candidate {
+        pod,
+        stats: stats.pods.iter().find(|stats| stats.uid == pod.uid()),
+    });
+    candidates.collect()
+}
+
 impl NodeSettings {
-    /// Updates the conditions of the node, and returns the pods to evict.
+    /// Updates the conditions of the node, and returns the pods to evict; `None` if the node cannot
+    /// be measured.
     async fn decide(
         &self,
         node: &Str,
         agent: &AgentHandle,
         state: &mut ThresholdState,
-        stats: &NodeStats,
-    ) -> Vec<Eviction> {
-        let seen = observations(stats);
+    ) -> Option<Vec<Eviction>> {
+        let pods = active_pods(agent, node).await;
+        let limited = pods.iter().filter(|pod| has_storage_limit(pod));
+        let limited = limited.map(|pod| pod.uid().into()).collect();
+        let stats = self.measure(MeasuredPods::Only(limited)).await?;
+        let seen = observations(&stats);
         let (met, pressures) = state.observe(&self.eviction, &seen, self.now());
         self.set_pressures(node, pressures);
-        let pods = active_pods(agent, node).await;
-        let candidates = pods.iter().map(|pod| Candidate {
-            pod,
-            stats: stats.pods.iter().find(|stats| stats.uid == pod.uid()),
-        });
-        let candidates: Vec<Candidate> = candidates.collect();
-        let over = over_storage_limits(&candidates, stats.has_image_fs);
+        let over = over_storage_limits(&candidates(&pods, &stats), stats.has_image_fs);
         let Some(threshold) = met.first().filter(|_| over.is_empty()) else {
-            return over;
+            return Some(over);
         };
+        // All pods are measured only to choose one of them.
+        let stats = self.measure(MeasuredPods::All).await?;
+        let candidates = candidates(&pods, &stats);
         let resource = threshold.signal.resource();
         let message = format!("Attempting to reclaim {resource}");
         self.record_about_node(node, Note::warning("EvictionThresholdMet", "", message));
@@ -118,7 +125,12 @@ impl NodeSettings {
         if chosen.is_none() {
             tracing::warn!(node = %node, resource, "no pod can be evicted");
         }
-        chosen.into_iter().collect()
+        Some(chosen.into_iter().collect())
+    }
+
+    async fn measure(&self, pods: MeasuredPods) -> Option<NodeStats> {
+        let measured = timeout(MEASUREMENT, self.node_stats(pods)).await;
+        measured.ok().flatten()
     }
 
     /// Removes what no pod needs from the disk that runs short; true if that is enough. Kubernetes:

@@ -11,6 +11,7 @@ use mizzen_value::{Str, Value, json, value};
 
 use super::measured;
 use super::serve::{Body, KubeletServer, text};
+use crate::stats::MeasuredPods;
 
 impl KubeletServer {
     /// The node of a request: the one in the URI that the API server's proxy forwards, or the one
@@ -56,7 +57,7 @@ impl KubeletServer {
     /// `/stats/summary`: what is measured; on a simulated node the running pods and containers, and
     /// their start times.
     pub(super) async fn summary(&self, node: Str) -> Response<Body> {
-        if let Some(stats) = self.settings.node_stats().await {
+        if let Some(stats) = self.settings.node_stats(MeasuredPods::All).await {
             return document(&measured::summary(&stats, &node));
         }
         let mut pods = Vec::new();

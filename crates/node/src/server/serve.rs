@@ -33,6 +33,7 @@ use crate::pod::spec;
 use crate::resource_metrics;
 use crate::runtime::{ContainerLife, ContainerRuntime};
 use crate::settings::NodeSettings;
+use crate::stats::MeasuredPods;
 use crate::streaming::{SessionStarter, Sessions, is_stream};
 
 /// The most concurrent connections.
@@ -162,7 +163,7 @@ impl KubeletServer {
     }
 
     async fn resource_metrics(&self, node: &str) -> Response<Body> {
-        let usage = match self.settings.node_stats().await {
+        let usage = match self.settings.node_stats(MeasuredPods::All).await {
             Some(stats) => Some(measured::usage(&stats)),
             None => self.agent.usage(node).await,
         };
@@ -174,7 +175,7 @@ impl KubeletServer {
 
     /// `/metrics/cadvisor`, of a node that is measured.
     async fn cadvisor(&self) -> Response<Body> {
-        match self.settings.node_stats().await {
+        match self.settings.node_stats(MeasuredPods::All).await {
             Some(stats) => prometheus(measured::cadvisor(&stats)),
             None => text(404, "404 page not found\n"),
         }

@@ -10,7 +10,7 @@ use mizzen_node::runtime::{
     LogLine, PodConnection, Simulated, Stdio, Unacceptable,
 };
 use mizzen_node::stats::{
-    CgroupStats, ContainerStats, DiskUsage, FsStats, MemoryStats, NodeStats, PodStats,
+    CgroupStats, ContainerStats, DiskUsage, FsStats, MeasuredPods, MemoryStats, NodeStats, PodStats,
     StatsProvider, VolumeStats,
 };
 use mizzen_sdk::Object;
@@ -23,13 +23,16 @@ use crate::fixtures::{events_of, get_pod, pass, run_pod, show};
 
 const MEBI: u64 = 1 << 20;
 
-/// Figures that a test sets.
+/// Figures that a test sets, and the pods that were measured last.
 #[derive(Clone, Default)]
-struct SetStats(Arc<Mutex<NodeStats>>);
+struct SetStats(Arc<Mutex<NodeStats>>, Arc<Mutex<Option<MeasuredPods>>>);
 
 impl StatsProvider for SetStats {
-    fn stats(&self) -> BoxFuture<'static, NodeStats> {
-        Box::pin(std::future::ready(self.0.lock().clone()))
+    fn stats(&self, pods: MeasuredPods) -> BoxFuture<'static, NodeStats> {
+        let mut stats = self.0.lock().clone();
+        stats.pods.retain(|pod| pods.contains(&pod.uid));
+        *self.1.lock() = Some(pods);
+        Box::pin(std::future::ready(stats))
     }
 }
 
@@ -286,4 +289,20 @@ async fn garbage_is_removed_from_a_full_disk_before_pods_are_evicted() {
     assert!(is_evicted(60, false).await);
     // The garbage is on another disk.
     assert!(is_evicted(500, true).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_without_limits_are_measured_only_when_something_runs_short() {
+    let (cluster, stats) = measured_node().await;
+    run_pod(&cluster, "free", "", "containers: [{name: c, image: c}]").await;
+    let limits = "{limits: {ephemeral-storage: 1Mi}}";
+    let spec = format!("containers: [{{name: c, image: c, resources: {limits}}}]");
+    let limited = run_pod(&cluster, "limited", "", &spec).await;
+    pass(&cluster, 15).await;
+    let measured = stats.1.lock().clone();
+    let only = MeasuredPods::Only([limited.uid().into()].into());
+    assert_eq!(measured, Some(only));
+    stats.leave(50);
+    pass(&cluster, 15).await;
+    assert_eq!(stats.1.lock().clone(), Some(MeasuredPods::All));
 }
