@@ -3,7 +3,7 @@
 //! A request knows its method, its response and its deadline ([`CriRequest`]), so that there is one function for all
 //! calls. The connection is made by the first call, and made again after it was lost.
 //!
-//! Invariant: every call has a deadline.
+//! Invariant: every call has a deadline, but the stream of events.
 
 use std::io;
 use std::path::PathBuf;
@@ -278,24 +278,24 @@ impl CriClient {
         })
     }
 
-    /// Watches containers. Runtimes before containerd 1.7 and CRI-O 1.26 do not implement it.
-    pub async fn events(&self) -> Result<ContainerEvents, CallError> {
+    /// Watches containers. Runtimes before containerd 1.7 and CRI-O 1.26 do not implement it, which the first
+    /// [`ContainerEvents::next`] says.
+    pub fn events(&self) -> ContainerEvents {
+        ContainerEvents {
+            client: self.clone(),
+            stream: None,
+        }
+    }
+
+    async fn stream_events(&self) -> Result<Streaming<ContainerEventResponse>, CallError> {
         let mut grpc = self.grpc();
-        let call = async {
-            ready(&mut grpc).await?;
-            let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/GetContainerEvents");
-            let codec = ProstCodec::<GetEventsRequest, ContainerEventResponse>::default();
-            grpc.server_streaming(Request::new(GetEventsRequest {}), path, codec)
-                .await
-                .map(|response| ContainerEvents(response.into_inner()))
-                .map_err(|status| CallError::from_status(&status))
-        };
-        timeout(QUICK, call).await.unwrap_or_else(|_| {
-            Err(CallError {
-                code: Code::DeadlineExceeded,
-                message: "no response".into(),
-            })
-        })
+        ready(&mut grpc).await?;
+        let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/GetContainerEvents");
+        let codec = ProstCodec::<GetEventsRequest, ContainerEventResponse>::default();
+        grpc.server_streaming(Request::new(GetEventsRequest {}), path, codec)
+            .await
+            .map(tonic::Response::into_inner)
+            .map_err(|status| CallError::from_status(&status))
     }
 
     pub(crate) fn grpc(&self) -> Grpc<Channel> {
@@ -310,15 +310,21 @@ pub(crate) async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), CallError> {
 }
 
 /// Changes of containers, as they happen.
-pub struct ContainerEvents(Streaming<ContainerEventResponse>);
+pub struct ContainerEvents {
+    client: CriClient,
+    stream: Option<Streaming<ContainerEventResponse>>,
+}
 
 impl ContainerEvents {
-    /// The next change; `None` when the runtime ends the stream.
+    /// The next change; `None` when the runtime ends the stream. Runtimes may respond to the call with the first change
+    /// only, so there is no deadline.
     pub async fn next(&mut self) -> Result<Option<ContainerEventResponse>, CallError> {
-        self.0
-            .message()
-            .await
-            .map_err(|status| CallError::from_status(&status))
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => none.insert(self.client.stream_events().await?),
+        };
+        let next = stream.message().await;
+        next.map_err(|status| CallError::from_status(&status))
     }
 }
 

@@ -1,21 +1,25 @@
 //! What has changed in the runtime: its stream of events names what has stopped, and lists find what
 //! was missed.
 //!
-//! Runtimes without events are listed every second, as the kubelet does (pkg/kubelet/pleg). The
-//! status of the runtime is read every five seconds, and every second while it is not ready.
+//! Runtimes without events are listed every second, as the kubelet does (pkg/kubelet/pleg).
+//!
+//! Invariant: events are read while lists are made, because runtimes wait for their readers.
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use mizzen_cri::messages::{
-    ContainerEventResponse, ContainerEventType, ContainerState, PodSandboxState, StatusRequest,
-    StatusResponse,
+    ContainerEventResponse, ContainerEventType, ContainerState, PodSandboxState, RuntimeCondition,
+    StatusRequest, StatusResponse,
 };
-use mizzen_cri::{CallError, ContainerEvents};
+use mizzen_cri::{CallError, Code};
 use mizzen_value::Str;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::CriNode;
 use super::container::{CellEnd, CellPhase, ContainerCell};
@@ -25,72 +29,135 @@ use crate::runtime::{RuntimeFeatures, RuntimeHandler};
 /// Kubernetes: how often a runtime without events is listed, and one with events (kubelet.go).
 const RELIST: Duration = Duration::from_secs(1);
 const RELIST_WITH_EVENTS: Duration = Duration::from_secs(300);
-/// Kubernetes: how often the status of the runtime is read (kubelet.go, `updateRuntimeUp`). A runtime
-/// without events is asked for them as often.
-const STATUS_INTERVAL: Duration = Duration::from_secs(5);
+/// Kubernetes: how often the status of the runtime is read (kubelet.go, `updateRuntimeUp`).
+const CHECK_STATUS: Duration = Duration::from_secs(5);
+/// How often a runtime that is not ready is listed and checked.
+const RETRY: Duration = Duration::from_secs(1);
+/// When a runtime is asked again for events that it does not have.
+const RETRY_EVENTS: Duration = Duration::from_secs(300);
+
+/// The stream of events, shared by the future that reads it and the one that looks at the runtime.
+#[derive(Default)]
+struct EventStream {
+    /// Whether ends of containers are reported.
+    is_open: AtomicBool,
+    /// The stream has ended, so that ends may be missed.
+    is_lost: AtomicBool,
+    /// The IDs of containers and sandboxes that have stopped since they were last looked at.
+    stopped: Mutex<HashSet<Str>>,
+    /// Something has stopped, or the stream has ended.
+    changed: Notify,
+}
+
+/// When the runtime is looked at next.
+struct Schedule {
+    list_at: Instant,
+    check_at: Instant,
+}
+
+impl Schedule {
+    fn new(now: Instant) -> Schedule {
+        Schedule {
+            list_at: now,
+            check_at: now,
+        }
+    }
+
+    /// Sets the times after a look at `now`.
+    fn advance(&mut self, now: Instant, is_ready: bool, has_events: bool) {
+        let (list, check) = match (is_ready, has_events) {
+            (false, _) => (RETRY, RETRY),
+            (true, false) => (RELIST, CHECK_STATUS),
+            (true, true) => (RELIST_WITH_EVENTS, CHECK_STATUS),
+        };
+        if self.list_at <= now || !is_ready {
+            self.list_at = now + list;
+        }
+        if self.check_at <= now || !is_ready {
+            self.check_at = now + check;
+        }
+    }
+}
 
 impl CriNode {
     /// Keeps the table of pods current until the future is dropped.
     pub(super) async fn follow_runtime(self: Arc<Self>) {
-        let mut events: Option<ContainerEvents> = None;
-        let mut listed: Option<Instant> = None;
-        let mut asked: Option<Instant> = None;
+        let events = EventStream::default();
+        tokio::join!(self.read_events(&events), self.look_at_runtime(&events));
+    }
+
+    /// Reads the stream of events, and opens it again when it ends.
+    async fn read_events(&self, events: &EventStream) {
         loop {
-            let now = Instant::now();
-            let is_older = |time: Option<Instant>, age| time.is_none_or(|time| now >= time + age);
-            // A list follows the subscription, so that nothing is missed between the two.
-            let is_listed = events.is_none() || is_older(listed, RELIST_WITH_EVENTS);
-            let mut seen = self.health.lock().clone();
-            if is_older(asked, STATUS_INTERVAL) || seen.is_err() {
-                seen = self.check_status().await;
-                if events.is_none() {
-                    events = self.client.events().await.ok();
+            let mut stream = self.client.events();
+            let read = async {
+                loop {
+                    match stream.next().await {
+                        Ok(Some(event)) => {
+                            if let Some(id) = stopped_id(event) {
+                                events.stopped.lock().insert(id);
+                                events.changed.notify_one();
+                            }
+                        }
+                        Ok(None) => return RETRY,
+                        Err(error) if error.code == Code::Unimplemented => return RETRY_EVENTS,
+                        Err(_) => return RETRY,
+                    }
                 }
-                asked = Some(now);
-            }
-            if is_listed {
-                // The network may be missing while containers run.
-                let list = self.relist().await;
-                listed = list.is_ok().then_some(now);
-                seen = seen.and(list.map_err(|error| down(&error)));
-            }
-            let pause = match &events {
-                Some(_) if seen.is_ok() => STATUS_INTERVAL,
-                _ => RELIST,
             };
-            self.set_health(seen);
-            let until = now + pause;
-            if let Some(stream) = &mut events
-                && self.follow_events(stream, until).await.is_err()
-            {
-                (events, listed) = (None, None);
-            }
-            if events.is_none() {
-                sleep_until(until.min(Instant::now() + RELIST)).await;
-            }
+            // A runtime without events says so at once; one with them may be silent until the first.
+            let open = async {
+                sleep(RELIST).await;
+                events.is_open.store(true, Ordering::Relaxed);
+                std::future::pending().await
+            };
+            let pause = tokio::select! {
+                pause = read => pause,
+                pause = open => pause,
+            };
+            events.is_open.store(false, Ordering::Relaxed);
+            events.is_lost.store(true, Ordering::Relaxed);
+            events.changed.notify_one();
+            sleep(pause).await;
         }
     }
 
-    /// Looks at what has stopped until a moment. An error if the stream has ended, or if what has
-    /// stopped could not be looked at.
-    async fn follow_events(
-        &self,
-        stream: &mut ContainerEvents,
-        until: Instant,
-    ) -> Result<(), EventsLost> {
-        while let Ok(event) = timeout_at(until, stream.next()).await {
-            let mut stopped = HashSet::new();
-            let mut event = Some(event);
-            // Events that wait are looked at together.
-            while let Some(next) = event {
-                let next = next.ok().flatten().ok_or(EventsLost)?;
-                stopped.extend(stopped_id(next));
-                event = stream.next().now_or_never();
+    /// Lists the runtime and checks its status, when they are due, and looks at what has stopped.
+    async fn look_at_runtime(&self, events: &EventStream) {
+        let mut schedule = Schedule::new(Instant::now());
+        let mut status = Ok(());
+        loop {
+            // What is not reported before the list is not in it.
+            let has_events = events.is_open.load(Ordering::Relaxed);
+            let now = Instant::now();
+            if schedule.check_at <= now {
+                status = self.check_status().await;
             }
-            let looked = self.look_at_stopped(&stopped).await;
-            looked.map_err(|_| EventsLost)?;
+            let mut seen = status.clone();
+            if schedule.list_at <= now {
+                // The network may be missing while containers run.
+                let listed = self.relist().await;
+                seen = seen.and(listed.map_err(|error| down(&error)));
+            }
+            schedule.advance(now, seen.is_ok(), has_events);
+            self.set_health(seen);
+            self.follow_events(events, &mut schedule).await;
         }
-        Ok(())
+    }
+
+    /// Looks at what has stopped until the next look at the runtime, which is due at once if something
+    /// was missed.
+    async fn follow_events(&self, events: &EventStream, schedule: &mut Schedule) {
+        let until = schedule.list_at.min(schedule.check_at);
+        while timeout_at(until, events.changed.notified()).await.is_ok() {
+            let is_lost = events.is_lost.swap(false, Ordering::Relaxed);
+            // Events that wait are looked at together.
+            let stopped = mem::take(&mut *events.stopped.lock());
+            if self.look_at_stopped(&stopped).await.is_err() || is_lost {
+                schedule.list_at = Instant::now();
+                return;
+            }
+        }
     }
 
     /// Updates containers and sandboxes that have stopped, of which there are the IDs.
@@ -109,27 +176,12 @@ impl CriNode {
         Ok(())
     }
 
-    /// Kubernetes: the conditions of the runtime make the node ready (kubelet.go,
-    /// `updateRuntimeUp`).
+    /// Whether the runtime and its network are ready. Keeps what the runtime can do.
     pub(super) async fn check_status(&self) -> Result<(), String> {
         let response = self.client.call(StatusRequest { verbose: false }).await;
         let response = response.map_err(|error| down(&error))?;
         *self.features.lock() = features(&response);
-        let status = response.status.unwrap_or_default();
-        let failed = status.conditions.iter().find(|condition| !condition.status);
-        match failed {
-            None => Ok(()),
-            Some(failed) => {
-                let part = match failed.r#type.as_str() {
-                    "NetworkReady" => "container runtime network",
-                    _ => "container runtime",
-                };
-                Err(format!(
-                    "{part} not ready: {}=false reason:{} message:{}",
-                    failed.r#type, failed.reason, failed.message
-                ))
-            }
-        }
+        check_conditions(&response.status.unwrap_or_default().conditions)
     }
 
     fn set_health(&self, seen: Result<(), String>) {
@@ -211,9 +263,6 @@ impl CriNode {
     }
 }
 
-/// The stream of events has ended, or what an event names could not be read: a list is needed.
-struct EventsLost;
-
 /// The ID of a container or a sandbox that does not run any more.
 fn stopped_id(event: ContainerEventResponse) -> Option<Str> {
     match event.container_event_type() {
@@ -241,6 +290,109 @@ fn features(response: &StatusResponse) -> RuntimeFeatures {
     }
 }
 
+/// Kubernetes: these conditions of the runtime make the node ready; a runtime may have more, such as
+/// one about deprecated configuration (kubelet.go, `updateRuntimeUp`).
+fn check_conditions(conditions: &[RuntimeCondition]) -> Result<(), String> {
+    let parts = [
+        ("NetworkReady", "container runtime network"),
+        ("RuntimeReady", "container runtime"),
+    ];
+    for (name, part) in parts {
+        let mut known = conditions.iter();
+        match known.find(|condition| condition.r#type == name) {
+            Some(condition) if condition.status => {}
+            Some(RuntimeCondition {
+                reason, message, ..
+            }) => {
+                return Err(format!(
+                    "{part} not ready: {name}=false reason:{reason} message:{message}"
+                ));
+            }
+            None => return Err(format!("{part} not ready: {name} is not reported")),
+        }
+    }
+    Ok(())
+}
+
 fn down(error: &CallError) -> String {
     format!("container runtime is down: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The seconds after which a runtime is listed, and checked, for `count` looks.
+    fn looks(count: usize, is_ready: bool, has_events: bool) -> Vec<(u64, bool, bool)> {
+        let began = Instant::now();
+        let (mut schedule, mut now) = (Schedule::new(began), began);
+        let look = |_| {
+            let due = (schedule.list_at <= now, schedule.check_at <= now);
+            let at = (now - began).as_secs();
+            schedule.advance(now, is_ready, has_events);
+            now = schedule.list_at.min(schedule.check_at);
+            (at, due.0, due.1)
+        };
+        (0..count).map(look).collect()
+    }
+
+    #[test]
+    fn a_runtime_without_events_is_listed_every_second() {
+        let seen = looks(7, true, false);
+        let listed = |(_, is_listed, _): &(u64, bool, bool)| *is_listed;
+        assert!(seen.iter().all(listed), "{seen:?}");
+        let checked: Vec<u64> = seen.iter().filter(|it| it.2).map(|it| it.0).collect();
+        assert_eq!(checked, [0, 5]);
+        assert_eq!(seen[6].0, 6);
+    }
+
+    #[test]
+    fn a_runtime_with_events_is_only_checked() {
+        let seen = looks(4, true, true);
+        let expected = [
+            (0, true, true),
+            (5, false, true),
+            (10, false, true),
+            (15, false, true),
+        ];
+        assert_eq!(seen, expected);
+        let listed: Vec<u64> = looks(70, true, true)
+            .iter()
+            .filter(|it| it.1)
+            .map(|it| it.0)
+            .collect();
+        assert_eq!(listed, [0, 300]);
+    }
+
+    #[test]
+    fn a_runtime_that_is_not_ready_is_looked_at_every_second_although_it_has_events() {
+        assert_eq!(
+            looks(3, false, true),
+            [(0, true, true), (1, true, true), (2, true, true)]
+        );
+    }
+
+    #[test]
+    fn only_the_runtime_and_its_network_make_a_node_ready() {
+        let condition = |name: &str, status| RuntimeCondition {
+            r#type: name.into(),
+            status,
+            reason: "R".into(),
+            message: "m".into(),
+        };
+        let check = |network: bool, runtime: bool| {
+            check_conditions(&[
+                condition("RuntimeReady", runtime),
+                condition("NetworkReady", network),
+                condition("ContainerdHasNoDeprecationWarnings", false),
+            ])
+        };
+        assert_eq!(check(true, true), Ok(()));
+        let failed = "container runtime network not ready: NetworkReady=false reason:R message:m";
+        assert_eq!(check(false, true), Err(failed.into()));
+        let failed = "container runtime not ready: RuntimeReady=false reason:R message:m";
+        assert_eq!(check(true, false), Err(failed.into()));
+        let missing = "container runtime network not ready: NetworkReady is not reported";
+        assert_eq!(check_conditions(&[]), Err(missing.into()));
+    }
 }

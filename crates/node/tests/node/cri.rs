@@ -776,7 +776,10 @@ async fn images_are_pulled_with_the_secrets_of_the_pod() {
         node.until(&format!("{name} is refused"), async |node| {
             let events = events_of(&node.cluster, name).await;
             let text = events.join("\n");
-            text.contains("Failed to pull image") && text.contains("401 Unauthorized")
+            // containerd 1.6 and 2 say it differently.
+            let reasons = ["401 Unauthorized", "no basic auth credentials"];
+            let is_refused = reasons.iter().any(|reason| text.contains(reason));
+            text.contains("Failed to pull image") && is_refused
         })
         .await;
     };
