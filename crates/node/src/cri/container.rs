@@ -997,13 +997,16 @@ fn read_end(path: &Path, most: u64, from_start: bool) -> String {
 
 /// The last lines of a log, without what the runtime adds to each.
 fn log_tail(text: &str) -> String {
-    let content = |line: &str| line.splitn(4, ' ').nth(3).map(str::to_owned);
+    let content = |line: &str| {
+        let mut fields = line.splitn(4, ' ').skip(2);
+        let (tags, content) = (fields.next()?, fields.next()?);
+        // Output that does not end with a line feed is a part of a line.
+        let end = if tags.starts_with('P') { "" } else { "\n" };
+        Some(format!("{content}{end}"))
+    };
     let lines: Vec<String> = text.lines().filter_map(content).collect();
     let from = lines.len().saturating_sub(MAX_LOG_LINES);
-    let mut tail: String = lines[from..]
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let mut tail = lines[from..].concat();
     let mut cut = tail.len().saturating_sub(MAX_LOG_BYTES as usize);
     while !tail.is_char_boundary(cut) {
         cut += 1;
@@ -1063,5 +1066,18 @@ mod tests {
             let why = check(wanted(user), image);
             assert!(why.starts_with(expected), "{why}");
         }
+    }
+
+    #[test]
+    fn a_message_from_the_log_ends_as_the_output_did() {
+        let line = |tags: &str, text: &str| format!("2026-01-02T03:04:05Z stdout {tags} {text}\n");
+        assert_eq!(log_tail(&line("F", "a b")), "a b\n");
+        assert_eq!(log_tail(&line("P", "DONE")), "DONE");
+        let parts = [line("P", "on"), line("F", "e"), line("P", "two")];
+        assert_eq!(log_tail(&parts.concat()), "one\ntwo");
+        let many: String = (0..100).map(|at| line("F", &at.to_string())).collect();
+        assert!(log_tail(&many).starts_with("20\n21\n"));
+        let long = line("F", &"x".repeat(3000));
+        assert_eq!(log_tail(&long).len() as u64, MAX_LOG_BYTES);
     }
 }
