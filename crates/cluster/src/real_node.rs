@@ -9,6 +9,7 @@ use mizzen_bootstrap::pki::Authority;
 use mizzen_bootstrap::users;
 use mizzen_node as node;
 use mizzen_node::cri::{CriOptions, CriRuntime};
+use mizzen_node::shutdown::ShutdownConfig;
 use mizzen_node::{NodeAddress, StaticPodSource};
 use mizzen_sdk::informer::Factory;
 
@@ -31,6 +32,8 @@ pub(crate) struct RealNode {
     pub static_pods: Option<StaticPodSource>,
     /// What it keeps for the system, and when it evicts pods.
     pub pressure: NodePressure,
+    /// How it ends its pods before this machine shuts down.
+    pub shutdown: ShutdownConfig,
 }
 
 /// Starts the node as a candidate of its lease. The server calls it with a client certificate of `authority`; it shares
@@ -67,6 +70,7 @@ fn run(real_node: RealNode, server: Server, authority: String, informers: Factor
         let static_pods = real_node.static_pods.clone();
         let pressure = real_node.pressure.clone();
         let address = real_node.address;
+        let shutdown = real_node.shutdown.clone();
         let (server, informers) = (server.clone(), ScopedInformers(informers.scoped()));
         Box::pin(async move {
             let name = cri_options.node.clone();
@@ -80,6 +84,7 @@ fn run(real_node: RealNode, server: Server, authority: String, informers: Factor
             options.static_pods = static_pods;
             options.node_address = Some(address);
             pressure.apply(&mut options);
+            options.shutdown = shutdown;
             let serving =
                 node::Serving::bind(address.listen(), &authority, options.clock.clone()).await;
             options.serving = Some(serving.map_err(|error| error.to_string())?);

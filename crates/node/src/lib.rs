@@ -24,6 +24,7 @@
 //! | `static_pods` | pods from files, and their mirror pods |
 //! | `agent` | the sync loop for the pods of all nodes |
 //! | [`eviction`] | what happens when the node runs short of memory, disk or process IDs |
+//! | [`shutdown`] | what happens before the machine shuts down |
 //! | `server` | the kubelet's HTTPS endpoints: logs, pods, metrics |
 //! | `resource_metrics` | `/metrics/resource` of a kubelet |
 //! | `streaming` | exec, attach and port-forward |
@@ -48,6 +49,7 @@ mod server;
 mod services;
 mod settings;
 mod shell;
+pub mod shutdown;
 mod static_pods;
 pub mod stats;
 mod status;
@@ -57,6 +59,7 @@ mod timeline;
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kube::Client;
@@ -83,6 +86,7 @@ use server::is_loopback_v4;
 pub use server::{ServeError, Serving, client_authority};
 use services::ServiceLinks;
 use settings::{NodeSettings, unrepeated};
+use shutdown::ShutdownConfig;
 pub use static_pods::{CompletePod, StaticPodSource};
 use stats::StatsProvider;
 use timeline::MomentTimeline;
@@ -118,6 +122,8 @@ pub struct Options {
     pub reserved: Value,
     /// When pods are evicted, on nodes that are measured.
     pub eviction: EvictionConfig,
+    /// How the node ends its pods before its machine shuts down.
+    pub shutdown: ShutdownConfig,
     /// What measures the node; by default the runtime.
     pub stats: Option<Arc<dyn StatsProvider>>,
     /// The container runtime.
@@ -150,6 +156,7 @@ impl Options {
             node_address: None,
             reserved: Value::object(),
             eviction: EvictionConfig::default(),
+            shutdown: ShutdownConfig::default(),
             stats: None,
             runtime: Arc::new(Simulated),
             static_pods: None,
@@ -195,6 +202,12 @@ pub async fn run(mut options: Options) {
     let (handle, requests) = AgentHandle::new(settings.clone());
     let files = follow_files(static_pods, settings.clone(), pods.clone(), handle.clone());
     let eviction = eviction::run(settings.clone(), handle.clone(), node_queue.clone());
+    let shutdown = shutdown::run(
+        settings.clone(),
+        handle.clone(),
+        pods.clone(),
+        node_queue.clone(),
+    );
     let server_task = async {
         match serving {
             Some(serving) => server::serve(serving, settings.clone(), handle).await,
@@ -244,6 +257,7 @@ pub async fn run(mut options: Options) {
         () = nodes::run_heartbeats(settings.clone(), followed.store().clone(), node_queue) => {}
         () = server_task => {}
         () = eviction => {}
+        () = shutdown => {}
         () = informers => {}
     }
 }
@@ -297,6 +311,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         capacity,
         reserved,
         eviction,
+        shutdown,
         stats,
         address,
         node_address,
@@ -343,6 +358,8 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         stats,
         eviction,
         pressures: Mutex::default(),
+        shutdown,
+        is_shutting_down: AtomicBool::default(),
         services: ServiceLinks::new(services),
     }
 }

@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -20,6 +21,7 @@ use crate::nodes::NodeAddress;
 use crate::pod::inputs::{Inputs, NodeContext};
 use crate::runtime::ContainerRuntime;
 use crate::services::ServiceLinks;
+use crate::shutdown::{self, ShutdownConfig};
 use crate::stats::{MeasuredPods, NodeStats, StatsProvider};
 use crate::status::Host;
 use crate::timeline::MomentTimeline;
@@ -45,6 +47,9 @@ pub(crate) struct NodeSettings {
     pub eviction: EvictionConfig,
     /// What the node runs short of.
     pub pressures: Mutex<Vec<NodePressure>>,
+    pub shutdown: ShutdownConfig,
+    /// Whether the machine is about to shut down.
+    pub is_shutting_down: AtomicBool,
     /// The address of the first node.
     pub address: IpAddr,
     /// The address of the node with real containers.
@@ -105,6 +110,29 @@ impl NodeSettings {
             host_ip: &host.address,
             allocatable: &self.allocatable,
             common: Some(common),
+        }
+    }
+
+    /// Whether the machine is about to shut down.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.is_shutting_down.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the machine is about to shut down; true if that is a change.
+    pub(crate) fn set_shutting_down(&self, is_shutting_down: bool) -> bool {
+        let before = self
+            .is_shutting_down
+            .swap(is_shutting_down, Ordering::Relaxed);
+        before != is_shutting_down
+    }
+
+    /// Why the node is not ready, if it is not. Kubernetes: several reasons are in brackets.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        let health = self.runtime.health();
+        match (health, self.is_shutting_down()) {
+            (health, false) => health,
+            (Ok(()), true) => Err(shutdown::NOT_READY.into()),
+            (Err(lost), true) => Err(format!("[{lost}, {}]", shutdown::NOT_READY)),
         }
     }
 

@@ -27,6 +27,7 @@ mod node;
 mod node_ipam;
 mod node_pressure;
 mod node_runtime;
+mod node_shutdown;
 mod periods;
 mod place_args;
 mod restore;

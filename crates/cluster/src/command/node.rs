@@ -87,6 +87,7 @@ impl NodeCommand {
                     options.static_pods = self.runtime.static_pods();
                     options.node_address = Some(self.runtime.node_address(Some(self.address)));
                     self.runtime.pressure()?.apply(&mut options);
+                    options.shutdown = self.runtime.shutdown()?;
                     options
                 }
                 None => {

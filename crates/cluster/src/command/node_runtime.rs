@@ -9,11 +9,13 @@ use clap::{ArgAction, Args, ValueEnum};
 use mizzen_node::cri::{
     ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy, check_sysctl_pattern,
 };
+use mizzen_node::shutdown::ShutdownConfig;
 use mizzen_node::{NodeAddress, StaticPodSource};
 use mizzen_object::validate::names::is_dns1123_subdomain;
 use mizzen_value::quantity::Quantity;
 
 use super::node_pressure::{NodePressure, NodePressureArgs};
+use super::node_shutdown::NodeShutdownArgs;
 use super::server::duration;
 
 /// A container runtime.
@@ -71,6 +73,8 @@ pub(crate) struct NodeRuntimeArgs {
     housekeeping: HousekeepingArgs,
     #[command(flatten)]
     pressure: NodePressureArgs,
+    #[command(flatten)]
+    shutdown: NodeShutdownArgs,
     // Flags of the kubelet that are not supported.
     #[arg(long, value_name = "FILE", hide = true)]
     image_credential_provider_config: Option<PathBuf>,
@@ -163,6 +167,8 @@ pub(crate) enum RuntimeError {
     Housekeeping(String),
     #[error("eviction thresholds: {0}")]
     Pressure(String),
+    #[error("shutdown of the node: {0}")]
+    Shutdown(String),
     #[error(
         "--image-credential-provider-config and --image-credential-provider-bin-dir are not supported: put credentials of \
          registries into Secrets, and name these in the imagePullSecrets of pods or service accounts"
@@ -192,6 +198,7 @@ impl NodeRuntimeArgs {
         }
         // A wrong flag is said before what the machine lacks.
         self.pressure()?;
+        self.shutdown()?;
         let options = CriOptions {
             endpoint: self.cri_endpoint.clone(),
             node: match &self.node_name {
@@ -225,6 +232,11 @@ impl NodeRuntimeArgs {
             let name = nix::unistd::gethostname().unwrap_or_default();
             NodeAddress::of_machine(&name.to_string_lossy())
         })
+    }
+
+    /// How the node ends its pods before this machine shuts down.
+    pub(crate) fn shutdown(&self) -> Result<ShutdownConfig, RuntimeError> {
+        self.shutdown.config().map_err(RuntimeError::Shutdown)
     }
 
     /// Where static pods come from. They are completed and validated as the API server does it.

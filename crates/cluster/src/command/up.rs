@@ -127,6 +127,7 @@ fn check_runtime(runtime: &NodeRuntimeArgs) -> Result<Option<Box<RealNode>>, UpE
         address: runtime.node_address(None),
         static_pods: runtime.static_pods(),
         pressure: runtime.pressure()?,
+        shutdown: runtime.shutdown()?,
     })))
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mizzen_component_helpers::pod_state::is_terminal;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +18,7 @@ use crate::pod::spec;
 use crate::runtime::{ContainerLife, plain};
 use crate::settings::NodeSettings;
 use crate::shell::ContainerEnvironment;
+use crate::shutdown::PodShutdown;
 use crate::status;
 
 /// The capacity of the channel. Further requests wait in their own tasks, which their clients can
@@ -44,6 +46,11 @@ pub(crate) enum AgentRequest {
     Evict {
         eviction: Eviction,
         reply: oneshot::Sender<()>,
+    },
+    /// Ends a pod, because the node shuts down; the reply is false if there is nothing to end.
+    ShutDown {
+        pod: PodShutdown,
+        reply: oneshot::Sender<bool>,
     },
     /// Input for the container of an ID; `None` closes its stdin.
     Stdin {
@@ -117,6 +124,20 @@ impl AgentHandle {
             Ok(()) => response.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// The pods of one of these nodes that have not ended, by name.
+    pub(crate) async fn active_pods(&self, node: Str) -> Vec<Object> {
+        let mut pods = self.pods_of_node(node).await;
+        pods.retain(|pod| !is_terminal(pod));
+        pods
+    }
+
+    /// Ends a pod, because the node shuts down; false if there is nothing to end.
+    pub(crate) async fn shut_down(&self, pod: PodShutdown) -> bool {
+        let (reply, response) = oneshot::channel();
+        let request = AgentRequest::ShutDown { pod, reply };
+        self.requests.send(request).await.is_ok() && response.await.unwrap_or_default()
     }
 
     /// Ends a pod, if it is still there.

@@ -44,6 +44,7 @@ use crate::pod::inputs::Inputs;
 use crate::pod::{PodEvent, PodStage, PodState, SyncContext};
 use crate::runtime::Unacceptable;
 use crate::settings::NodeSettings;
+use crate::shutdown::{self, PodShutdown};
 use crate::status::{self, Host};
 use node_table::NodeTable;
 use read::{ContentCache, ReadContext, ReadObjects, TokenCache, read_objects};
@@ -183,6 +184,7 @@ impl Agent {
                         self.evict(eviction);
                         let _ = reply.send(());
                     },
+                    AgentRequest::ShutDown { pod, reply } => drop(reply.send(self.shut_down(&pod))),
                     AgentRequest::Stdin { key, id, data, reply } => {
                         drop(reply.send(self.write_stdin(&key, &id, data)));
                     }
@@ -311,6 +313,23 @@ impl Agent {
             self.record_events(&object, vec![PodEvent { path, note }]);
             self.sync(&key);
         }
+    }
+
+    /// Ends a pod, because the node shuts down; false if there is nothing to end.
+    fn shut_down(&mut self, pod: &PodShutdown) -> bool {
+        let object = self.pod_object(&pod.key);
+        let worker = self.worker.get_mut(&pod.key);
+        let worker = worker.filter(|worker| *worker.uid == *pod.uid);
+        let (Some(object), Some(worker)) = (object, worker) else {
+            return false;
+        };
+        let ends = worker
+            .pod
+            .shut_down(pod.grace, &object, self.settings.now());
+        if ends {
+            self.sync(&pod.key);
+        }
+        ends
     }
 
     /// Passes input to a container.
@@ -539,8 +558,12 @@ impl Agent {
             return Some((Str::new_static("Evicted"), message));
         }
         let node = self.nodes_here.node(node);
-        let refusal = admit(object, &node.object, node.used, share).err()?;
-        Some((refusal.reason, refusal.message))
+        if let Err(refusal) = admit(object, &node.object, node.used, share) {
+            return Some((refusal.reason, refusal.message));
+        }
+        let [reason, message] = shutdown::REJECTION;
+        let is_shutting_down = self.settings.is_shutting_down();
+        is_shutting_down.then(|| (Str::new_static(reason), message.into()))
     }
 
     /// Removes what the runtime has of pods that are neither in the API nor in files.

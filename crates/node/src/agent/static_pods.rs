@@ -21,6 +21,7 @@ use tokio::time::sleep;
 use super::removed::terminate;
 use super::{Agent, INITIAL_BACKOFF, MAX_BACKOFF};
 use crate::pod::PodStage;
+use crate::shutdown;
 use crate::static_pods::{is_mirror, is_mirror_of, mirror_pod};
 
 /// A pod from a file.
@@ -103,7 +104,7 @@ impl Agent {
             return stored;
         };
         let mut object = pod.object.clone();
-        if let Some(mirror) = stored.filter(|mirror| is_mirror_of(mirror, &object)) {
+        if let Some(mirror) = stored.filter(|mirror| self.has_mirror(key, mirror, &object)) {
             object.set("status", mirror["status"].clone());
         }
         Some(Arc::new(object))
@@ -113,7 +114,17 @@ impl Agent {
     pub(super) fn mirror_uid(&self, key: &Key) -> Option<Value> {
         let stored = self.pods.store().get(key)?.object().ok()?;
         let pod = self.static_pods.pods.get(key)?;
-        is_mirror_of(&stored, &pod.object).then(|| stored["metadata"]["uid"].clone())
+        let is_mirror = self.has_mirror(key, &stored, &pod.object);
+        is_mirror.then(|| stored["metadata"]["uid"].clone())
+    }
+
+    /// Whether an object is the mirror pod of a static pod. One that ended when the machine shut
+    /// down, before this agent, is not: the static pod starts again, with another mirror pod.
+    fn has_mirror(&self, key: &Key, object: &Value, pod: &Value) -> bool {
+        let is_shut_down = shutdown::is_cause(object["status"]["reason"].str());
+        let worker = self.worker.get(key);
+        let is_current = worker.is_some_and(|worker| worker.pod.is_shut_down());
+        is_mirror_of(object, pod) && (!is_shut_down || is_current)
     }
 
     /// Whether an object of the API is a mirror pod without a static pod. It is never run.
@@ -134,7 +145,7 @@ impl Agent {
         match (stored, pod) {
             (Some(mirror), _) if !is_mirror(&mirror) => {}
             (Some(mirror), Some(pod))
-                if is_mirror_of(&mirror, &pod.object) && !mirror.is_terminating() => {}
+                if self.has_mirror(key, &mirror, &pod.object) && !mirror.is_terminating() => {}
             (Some(mirror), _) if self.static_pods.is_read => {
                 let node = mirror["spec"]["nodeName"].str().to_owned();
                 let uid = mirror.uid().to_owned();

@@ -15,10 +15,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_component_helpers::pod_state::is_terminal;
+use mizzen_sdk::{Key, Object};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::queue::Queue;
-use mizzen_sdk::{Key, Object};
 use mizzen_value::Str;
 use tokio::time::{sleep, timeout};
 
@@ -69,18 +68,12 @@ pub(crate) async fn run(settings: Arc<NodeSettings>, agent: AgentHandle, nodes: 
 
 async fn wait_for_cleanup(agent: &AgentHandle, node: &Str, evicted: &HashSet<Str>) {
     while !evicted.is_empty() {
-        let active = active_pods(agent, node).await;
+        let active = agent.active_pods(node.clone()).await;
         if !active.iter().any(|pod| evicted.contains(pod.uid())) {
             return;
         }
         sleep(CLEANUP_POLL).await;
     }
-}
-
-async fn active_pods(agent: &AgentHandle, node: &Str) -> Vec<Object> {
-    let mut pods = agent.pods_of_node(node.clone()).await;
-    pods.retain(|pod| !is_terminal(pod));
-    pods
 }
 
 fn candidates<'a>(pods: &'a [Object], stats: &'a NodeStats) -> Vec<Candidate<'a>> {
@@ -100,7 +93,7 @@ impl NodeSettings {
         agent: &AgentHandle,
         state: &mut ThresholdState,
     ) -> Option<Vec<Eviction>> {
-        let pods = active_pods(agent, node).await;
+        let pods = agent.active_pods(node.clone()).await;
         let limited = pods.iter().filter(|pod| has_storage_limit(pod));
         let limited = limited.map(|pod| pod.uid().into()).collect();
         let stats = self.measure(MeasuredPods::Only(limited)).await?;
@@ -111,16 +104,16 @@ impl NodeSettings {
         let Some(threshold) = met.first().filter(|_| over.is_empty()) else {
             return Some(over);
         };
-        // All pods are measured only to choose one of them.
-        let stats = self.measure(MeasuredPods::All).await?;
-        let candidates = candidates(&pods, &stats);
         let resource = threshold.signal.resource();
         let message = format!("Attempting to reclaim {resource}");
         self.record_about_node(node, Note::warning("EvictionThresholdMet", "", message));
-        if self.reclaim_disk(threshold.signal, stats).await {
+        if self.reclaim_disk(threshold.signal, &stats).await {
             tracing::info!(node = %node, resource, "enough was reclaimed, no pod is evicted");
-            return Vec::new();
+            return Some(Vec::new());
         }
+        // All pods are measured only to choose one of them.
+        let stats = self.measure(MeasuredPods::All).await?;
+        let candidates = candidates(&pods, &stats);
         let chosen = by_pressure(&self.eviction, &met, &seen, candidates, stats.has_image_fs);
         if chosen.is_none() {
             tracing::warn!(node = %node, resource, "no pod can be evicted");
@@ -144,8 +137,7 @@ impl NodeSettings {
             return false;
         }
         self.runtime.reclaim_disk().await;
-        let measured = timeout(MEASUREMENT, self.node_stats()).await;
-        let Some(stats) = measured.ok().flatten() else {
+        let Some(stats) = self.measure(MeasuredPods::Only(HashSet::new())).await else {
             return false;
         };
         let seen = observations(&stats);

@@ -189,7 +189,7 @@ impl NodeSettings {
         }
     }
 
-    /// Writes the status of nodes whose runtime has lost or regained its health. What was written
+    /// Writes the status of nodes that have lost or regained their health. What was written
     /// last is read from the node, so that no change is missed.
     async fn report_health(&self, heartbeats: &mut [NodeHeartbeat], nodes: &Store<Object>) {
         for heartbeat in heartbeats {

@@ -118,7 +118,7 @@ pub(super) fn labels(settings: &NodeSettings, name: &str) -> Value {
 /// The status of a healthy node; `known` is its current status.
 pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Value {
     let now = settings.now();
-    let health = settings.runtime.health();
+    let health = settings.health();
     let pressures = settings.pressures.lock().clone();
     let conditions: Vec<Value> = conditions(&health, &pressures)
         .iter()
@@ -216,7 +216,7 @@ pub(super) fn needs_status(settings: &NodeSettings, name: &str, node: &Value) ->
         "runtimeHandlers",
     ];
     let differs = fields.iter().any(|field| known[*field] != wanted[*field]);
-    let health = settings.runtime.health();
+    let health = settings.health();
     // Why a node is not ready may change while it is not.
     let is_well = |[name, status, _, message]: &[&str; 4]| {
         find(&known["conditions"], name).is_some_and(|known| {

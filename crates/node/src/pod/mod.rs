@@ -40,7 +40,10 @@ use references::{Found, ObjectKey, ReferencedObjects};
 use crate::eviction::Eviction;
 use crate::moment::{Moment, earlier, from_value, seconds};
 use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime};
+use crate::shutdown;
 
+/// Kubernetes: the least grace period of a pod (pod_workers.go, `calculateEffectiveGracePeriod`).
+const LEAST_GRACE: Duration = Duration::from_secs(1);
 /// The most consecutive steps at one moment.
 const MOST_STEPS: usize = 1000;
 
@@ -54,7 +57,7 @@ pub struct PodState {
     pub failure: Option<PodFailure>,
     /// Why a resize is deferred, if one is.
     pub resize_pending: Option<String>,
-    /// Its eviction, if the node has evicted it.
+    /// How the node ends it before its time, if it does.
     pub eviction: Option<PodEviction>,
     /// Its pod IP, once it has one.
     pub address: Str,
@@ -100,7 +103,7 @@ pub struct PodFailure {
     pub rejected: bool,
 }
 
-/// How a pod is evicted.
+/// How a node ends a pod before its time: by an eviction, or because it shuts down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PodEviction {
     /// Its grace period.
@@ -269,6 +272,42 @@ impl PodState {
             is_disruption: eviction.is_disruption,
         });
         true
+    }
+
+    /// Ends the pod within `grace`, because the node shuts down; false if it has ended. A pod that
+    /// ends already gets no more time than before.
+    pub(crate) fn shut_down(&mut self, grace: Duration, pod: &Value, now: Moment) -> bool {
+        let since = match self.stage {
+            PodStage::Active => now,
+            PodStage::Ending { since } => since,
+            PodStage::Finished => return false,
+        };
+        let runs = self.stage == PodStage::Active
+            || self.containers.iter().any(ContainerState::is_running);
+        let is_cause = runs && self.failure.is_none();
+        if is_cause {
+            let [reason, message] = shutdown::TERMINATION;
+            self.failure = Some(PodFailure {
+                reason: Str::new_static(reason),
+                message: message.into(),
+                rejected: false,
+            });
+        }
+        let before = self
+            .eviction
+            .map_or_else(|| spec::grace(pod), |it| it.grace);
+        let is_disruption = self.eviction.is_some_and(|it| it.is_disruption);
+        self.eviction = Some(PodEviction {
+            grace: before.min(now.saturating_since(since) + grace.max(LEAST_GRACE)),
+            is_disruption: is_cause || is_disruption,
+        });
+        true
+    }
+
+    /// Whether the node has ended or rejected the pod, because it shuts down.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        let failure = self.failure.as_ref();
+        failure.is_some_and(|failure| shutdown::is_cause(&failure.reason))
     }
 
     /// Does what is due; returns when to sync again, if nothing happens before.

@@ -93,6 +93,11 @@ impl Play {
         metadata.set("deletionGracePeriodSeconds", grace);
     }
 
+    fn shut_down(&mut self, grace: u64) -> bool {
+        let grace = Duration::from_secs(grace);
+        self.pod.shut_down(grace, &self.object, self.now)
+    }
+
     fn show(&self) -> String {
         let status = &self.object["status"];
         let mut shown = status["phase"].str().to_string();
@@ -408,6 +413,45 @@ fn a_second_deletion_may_shorten_the_grace_period() {
     play.delete(5);
     play.until(7_100);
     assert_eq!(play.show(), "Failed web=Error:137");
+}
+
+#[test]
+fn a_pod_ends_within_the_grace_period_of_its_shutdown() {
+    let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
+    assert!(play.shut_down(4));
+    play.until(4_900);
+    assert_eq!(play.show(), "Running web=ready");
+    play.until(5_000);
+    assert_eq!(play.show(), "Failed(Terminated) web=Error:137");
+    let message = "Pod was terminated in response to imminent node shutdown.";
+    assert_eq!(play.object["status"]["message"].str(), message);
+    assert_eq!(
+        play.condition("DisruptionTarget"),
+        format!("True TerminationByKubelet {message}")
+    );
+    assert!(!play.shut_down(4), "it has ended");
+
+    let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
+    assert!(play.shut_down(0));
+    play.until(2_900);
+    assert_eq!(play.show(), "Running web=ready");
+    // Two seconds after SIGTERM at the earliest.
+    play.until(3_000);
+    assert_eq!(play.show(), "Failed(Terminated) web=Error:137");
+}
+
+#[test]
+fn a_pod_that_ends_already_gets_no_more_time_for_a_shutdown() {
+    for (deletion, shutdown, end) in [(600, 5, 7_000), (3, 600, 4_000)] {
+        let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
+        play.delete(deletion);
+        play.until(2_000);
+        assert!(play.shut_down(shutdown));
+        play.until(end - 100);
+        assert_eq!(play.show(), "Running web=ready", "{deletion} {shutdown}");
+        play.until(end);
+        assert_eq!(play.show(), "Failed(Terminated) web=Error:137");
+    }
 }
 
 #[test]
@@ -954,6 +998,7 @@ fn the_address_of_a_new_sandbox_replaces_the_old_one() {
     let host = Host {
         address: "127.0.0.1".into(),
         scheme: "simulated".into(),
+        recursive_read_only: false,
     };
     play.pod.address = "10.0.0.10".into();
     let patch = |play: &Play| status::patch(&play.pod, &play.object, &host, play.now);

@@ -19,7 +19,7 @@ const OURS: [&str; 5] = [
 /// The condition of pods with a RestartAllContainers rule.
 const ALL_RESTARTING: &str = "AllContainersRestarting";
 
-/// The condition of a pod that the node evicts for want of a resource.
+/// The condition of a pod that the node evicts for want of a resource, or ends as it shuts down.
 const DISRUPTION: &str = "DisruptionTarget";
 
 /// The conditions of a resize.
@@ -123,7 +123,7 @@ fn resizes(pod: &PodState) -> [Option<ConditionValue>; 2] {
     [pending.map(|message| value("Deferred", message)), progress]
 }
 
-/// Whether the node evicts the pod for want of a resource.
+/// Whether the node ends the pod through no fault of its own.
 fn disruption(pod: &PodState) -> Option<ConditionValue> {
     let failure = pod.failure.as_ref()?;
     let is_disruption = pod.eviction.is_some_and(|eviction| eviction.is_disruption);

@@ -6,10 +6,10 @@ mod events;
 mod http_server;
 mod image_volumes;
 mod kills;
-mod network;
 mod probes;
 mod security;
 mod shared_volumes;
+mod shutdown;
 mod start_and_stop;
 mod static_pods;
 mod stats;
@@ -29,6 +29,7 @@ use mizzen_cri::messages::{
 };
 use mizzen_node::cri::{ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy};
 use mizzen_node::runtime::{ContainerRuntime as _, Exec, Stdio};
+use mizzen_node::shutdown::ShutdownConfig;
 use mizzen_node::{Options, Serving, StaticPodSource};
 use mizzen_object::condition::is_true;
 use mizzen_sdk::dynamic::PatchType;
@@ -57,6 +58,7 @@ struct RealNode {
     name: &'static str,
     runtime: CriRuntime,
     housekeeping: Housekeeping,
+    shutdown: ShutdownConfig,
 }
 
 impl RealNode {
@@ -92,6 +94,7 @@ impl RealNode {
             name,
             runtime,
             housekeeping,
+            shutdown: ShutdownConfig::default(),
         };
         node.run_agent().await;
         node.until("the node is registered", async |node| {
@@ -117,11 +120,13 @@ impl RealNode {
         let serving = Mutex::new(Some(serving.unwrap()));
         let (runtime, name) = (self.runtime.clone(), self.name);
         let manifests = self.containerd.path("manifests");
+        let shutdown = self.shutdown.clone();
         let tune = move |options: &mut Options| {
             options.serving = serving.lock().take();
             options.capacity = runtime.capacity();
             // The machine of a test may run short of disk.
             options.eviction.thresholds.clear();
+            options.shutdown = shutdown.clone();
             options.runtime = Arc::new(runtime.clone());
             options.prefix = name.into();
             options.is_numbered = false;

@@ -10,8 +10,8 @@ use mizzen_node::runtime::{
     LogLine, PodConnection, Simulated, Stdio, Unacceptable,
 };
 use mizzen_node::stats::{
-    CgroupStats, ContainerStats, DiskUsage, FsStats, MeasuredPods, MemoryStats, NodeStats, PodStats,
-    StatsProvider, VolumeStats,
+    CgroupStats, ContainerStats, DiskUsage, FsStats, MeasuredPods, MemoryStats, NodeStats,
+    PodStats, StatsProvider, VolumeStats,
 };
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::NODES;

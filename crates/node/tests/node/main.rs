@@ -8,6 +8,7 @@ mod eviction;
 mod fixtures;
 mod inputs;
 mod lifecycle;
+mod logind;
 mod logs;
 mod metrics;
 mod pod_spec;

@@ -146,9 +146,14 @@ impl MadeUpRuntime {
                     reason: "NetworkPluginNotReady".into(),
                     message: "cni plugin not initialized".into(),
                 };
+                let runtime = RuntimeCondition {
+                    r#type: "RuntimeReady".into(),
+                    status: true,
+                    ..RuntimeCondition::default()
+                };
                 frame(&StatusResponse {
                     status: Some(RuntimeStatus {
-                        conditions: vec![network],
+                        conditions: vec![runtime, network],
                     }),
                     ..StatusResponse::default()
                 })
