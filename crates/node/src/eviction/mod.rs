@@ -15,9 +15,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_sdk::{Key, Object};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::queue::Queue;
+use mizzen_sdk::{Key, Object};
 use mizzen_value::Str;
 use tokio::time::{sleep, timeout};
 

@@ -32,6 +32,8 @@ const LEASE_DURATION: Duration = Duration::from_secs(40);
 const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// Kubernetes: how often the status of a node is written if nothing changes.
 const STATUS_INTERVAL: Duration = Duration::from_secs(300);
+/// How often the health of a container runtime is looked at, which costs no call.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of steps over which the nodes are spread.
 const STEPS: usize = 40;
 /// The namespace of node leases.
@@ -90,10 +92,14 @@ pub(crate) async fn run_heartbeats(
             HeartbeatTask::Report(at),
         );
     }
+    let mut was_healthy = None;
     loop {
-        let pause = timers
+        let mut pause = timers
             .next()
             .map_or(RENEW_INTERVAL, |at| at.saturating_since(settings.now()));
+        if settings.runtime.runs_processes() {
+            pause = pause.min(HEALTH_INTERVAL);
+        }
         tokio::select! {
             key = queue.get() => {
                 let Some(key) = key else { return };
@@ -106,7 +112,9 @@ pub(crate) async fn run_heartbeats(
                 let now = settings.now();
                 let due: Vec<(Moment, HeartbeatTask)> = std::iter::from_fn(|| timers.pop(now)).collect();
                 settings.run_due(&mut heartbeats, &due).await;
-                if settings.runtime.runs_processes() {
+                let is_healthy = settings.health().is_ok();
+                let has_changed = was_healthy.replace(is_healthy) != Some(is_healthy);
+                if settings.runtime.runs_processes() && (has_changed || !due.is_empty()) {
                     settings.report_health(&mut heartbeats, &nodes).await;
                 }
                 for (at, task) in due {
