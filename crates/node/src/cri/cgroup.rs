@@ -197,19 +197,22 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Removes the cgroup of a pod, which has no containers any more.
-    pub(super) fn remove_pod(&self, uid: &str) {
+    /// Removes the cgroup of a pod, which has no containers any more. An error if a part of it is left,
+    /// such as that of a process which has not been reaped yet.
+    pub(super) fn remove_pod(&self, uid: &str) -> io::Result<()> {
         let Some(hierarchy) = self.written() else {
-            return;
+            return Ok(());
         };
+        let mut removed = Ok(());
         for class in ["Guaranteed", "Burstable", "BestEffort"] {
-            hierarchy.remove(&self.pod_path(class, uid));
+            removed = removed.and(hierarchy.remove(&self.pod_path(class, uid)));
         }
         self.limits.lock().remove(uid);
         let was_burstable = self.burstable.lock().remove(uid).is_some();
         if was_burstable && let Err(error) = self.share_burstable() {
             tracing::warn!(%error, "cannot set the CPU weight of burstable pods");
         }
+        removed
     }
 
     /// The weight of all burstable pods is that of their requests.
@@ -404,14 +407,18 @@ impl Hierarchy {
     }
 
     /// Removes a cgroup and those below it, which have no processes.
-    fn remove(&self, path: &str) {
+    fn remove(&self, path: &str) -> io::Result<()> {
+        let mut removed = Ok(());
         for dir in self.dirs(path) {
-            if let Err(error) = remove_tree(&dir)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                tracing::warn!(%error, cgroup = %dir.display(), "cannot remove the cgroup of a pod");
+            match remove_tree(&dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    let why = format!("{}: {error}", dir.display());
+                    removed = Err(io::Error::new(error.kind(), why));
+                }
+                _ => {}
             }
         }
+        removed
     }
 
     fn measure(&self, path: &str) -> CgroupStats {

@@ -132,7 +132,9 @@ impl NodeTraces {
         for uid in uids {
             let dir = node.paths.pod(uid);
             volumes::tear_down(&dir).map_err(at(&dir))?;
-            node.cgroups.remove_pod(uid);
+            if let Err(error) = node.cgroups.remove_pod(uid) {
+                tracing::warn!(%error, %uid, "cannot remove the cgroup of a pod");
+            }
         }
         node.cgroups.remove_root();
         self.remove_logs(uids)?;

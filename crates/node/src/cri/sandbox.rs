@@ -2,6 +2,7 @@
 //! pod.
 
 use std::fs;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -359,8 +360,8 @@ impl CriNode {
             tracing::warn!(%error, sandbox = %id, "cannot stop a sandbox, retrying");
             sleep(RETRY).await;
         }
-        let (node, removed) = (self.clone(), uid.to_owned());
-        let _ = spawn_blocking(move || node.cgroups.remove_pod(&removed)).await;
+        // What is left is removed with the pod.
+        let _ = self.remove_cgroup(uid).await;
         self.update_pod(uid, |record| {
             record.sandbox.phase = SandboxPhase::Stopped { id };
         });
@@ -435,16 +436,31 @@ impl CriNode {
                 self.remove_sandbox(&id).await;
             }
             let logs = self.paths.pod_logs(key.namespace(), key.name(), &uid);
-            let (node, removed) = (self.clone(), uid.clone());
+            let node = self.clone();
             let _ = spawn_blocking(move || {
-                node.cgroups.remove_pod(&removed);
                 let removed = fs::remove_dir_all(logs);
                 log_links::remove_dead(&node.paths.logs);
                 removed
             })
             .await;
             self.remove_directory(&uid, record.volumes).await;
+            for _ in 0..REMOVALS {
+                match self.remove_cgroup(&uid).await {
+                    Ok(()) => return,
+                    Err(error) => {
+                        tracing::warn!(%error, %uid, "cannot remove the cgroup of a pod, retrying");
+                    }
+                }
+                sleep(RETRY).await;
+            }
         });
+    }
+
+    /// Removes the cgroup of a pod. An error if a process in it has not been reaped yet.
+    async fn remove_cgroup(self: &Arc<Self>, uid: &str) -> io::Result<()> {
+        let (node, uid) = (self.clone(), uid.to_owned());
+        let removed = spawn_blocking(move || node.cgroups.remove_pod(&uid)).await;
+        removed.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     /// Removes the directories of pods that are neither on the node nor in the runtime, which are

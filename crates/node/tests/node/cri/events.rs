@@ -39,6 +39,9 @@ use tokio::time::{Instant, sleep};
 use super::{PATIENCE, control_plane};
 use crate::fixtures::{create, get_pod, show};
 
+/// How many events a client may leave unread.
+const MAX_EVENTS: usize = 4096;
+
 /// A container runtime without containers.
 #[derive(Clone, Default)]
 struct MadeUpRuntime(Arc<Mutex<State>>);
@@ -48,7 +51,7 @@ struct State {
     sandboxes: BTreeMap<String, PodSandbox>,
     containers: BTreeMap<String, (Container, ContainerStatus)>,
     /// The streams of events.
-    streams: Vec<mpsc::UnboundedSender<ContainerEventResponse>>,
+    streams: Vec<mpsc::Sender<ContainerEventResponse>>,
     refuses_streams: bool,
     /// Whether lists say that all containers run.
     hides_exits: bool,
@@ -122,7 +125,7 @@ impl MadeUpRuntime {
         if state.refuses_streams {
             return respond(None);
         }
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::channel(MAX_EVENTS);
         state.streams.push(sender);
         let events = stream::unfold(receiver, |mut receiver| async move {
             let event: ContainerEventResponse = receiver.recv().await?;
@@ -270,7 +273,7 @@ impl MadeUpRuntime {
                 ..ContainerEventResponse::default()
             };
             // The client may have left.
-            let _ = stream.send(event);
+            let _ = stream.try_send(event);
         }
     }
 

@@ -17,6 +17,8 @@ use crate::process::STEP_TIMEOUT;
 
 /// How long an answer of a shell may take before it is asked again.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How many pieces of output may wait to be looked at.
+const MAX_PIECES: usize = 1024;
 
 /// A kubectl whose terminal this is.
 pub(super) struct Terminal {
@@ -24,7 +26,7 @@ pub(super) struct Terminal {
     master: File,
     /// The device of its side.
     device: PathBuf,
-    output: mpsc::UnboundedReceiver<Vec<u8>>,
+    output: mpsc::Receiver<Vec<u8>>,
     seen: String,
 }
 
@@ -58,13 +60,13 @@ impl Terminal {
             .kill_on_drop(true);
         let child = command.spawn().unwrap();
         let master = File::from(pty.master);
-        let (sender, output) = mpsc::unbounded_channel();
+        let (sender, output) = mpsc::channel(MAX_PIECES);
         let mut reads = master.try_clone().unwrap();
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             // It fails once kubectl has ended.
             while let Ok(n) = reads.read(&mut piece) {
-                if n == 0 || sender.send(piece[..n].to_vec()).is_err() {
+                if n == 0 || sender.blocking_send(piece[..n].to_vec()).is_err() {
                     return;
                 }
             }
