@@ -25,7 +25,7 @@ use crate::report::{BenchReport, WorkloadOutcome};
 use crate::session::Session;
 
 /// One in so many patches is followed by a read of the object.
-const READ_SHARE: u64 = 10;
+const READ_SHARE: usize = 10;
 /// The timeout for opening a watch, and for events after the last patch.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
@@ -135,7 +135,8 @@ impl SustainedLoad {
             let object = &self.objects[object_idx];
             object.n_patches.fetch_add(1, Ordering::Relaxed);
             object.last_turn.store(turn, Ordering::Relaxed);
-            if (number as u64 + 1).is_multiple_of(READ_SHARE) {
+            // Not all clients in the same round: reads are spread as evenly as patches.
+            if (number + client_idx).is_multiple_of(READ_SHARE) {
                 let sent = Instant::now();
                 self.check_object(&mut connection, object_idx).await?;
                 self.quarter.lock().reads.push(micros_since(sent));
