@@ -34,4 +34,4 @@ pub mod client;
 mod engine;
 pub mod messages;
 
-pub use engine::{EngineOptions, EtcdMetrics, store};
+pub use engine::{EngineOptions, EtcdMetrics, engine, store};

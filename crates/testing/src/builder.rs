@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mizzen_controllers as controllers;
 use mizzen_controlplane as controlplane;
 use mizzen_node as node;
+use mizzen_registry::Store;
 use mizzen_scheduler as scheduler;
 
 use crate::Cluster;
@@ -47,6 +48,7 @@ pub struct Builder {
     pub(crate) has_scheduler: bool,
     pub(crate) n_nodes: usize,
     pub(crate) is_bootstrapped: bool,
+    pub(crate) open_store: Option<Arc<dyn Fn() -> Store + Send + Sync>>,
     pub(crate) seed: u64,
     pub(crate) is_real_time: bool,
     pub(crate) faults: FaultSource,
@@ -63,6 +65,7 @@ impl Default for Builder {
             has_scheduler: true,
             n_nodes: 1,
             is_bootstrapped: true,
+            open_store: None,
             seed: 0,
             is_real_time: false,
             faults: FaultSource::planned([]),
@@ -186,6 +189,32 @@ impl Builder {
         if let FaultSource::Random { seed: own, .. } = &mut self.faults {
             *own = seed;
         }
+        self
+    }
+
+    /// Keeps objects in the store that `open` returns, such as one on disk or on etcd, instead of in memory. Each start of
+    /// a cluster opens one.
+    ///
+    /// Virtual time passes while all tasks of the runtime are idle, so that a store of which the runtime has to wait for
+    /// something, such as an answer of the network, needs [`real_time`](Builder::real_time).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mizzen_registry::Store;
+    /// use mizzen_testing::Cluster;
+    ///
+    /// let store = Store::in_memory(Default::default());
+    /// let kept = store.clone();
+    /// let cluster = Cluster::builder().store(move || kept.clone()).start().await;
+    /// cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}").await;
+    /// assert!(store.keyspace("configmaps").snapshot().get("default/settings").is_some());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn store(mut self, open: impl Fn() -> Store + Send + Sync + 'static) -> Builder {
+        self.open_store = Some(Arc::new(open));
         self
     }
 

@@ -118,9 +118,16 @@ impl Cluster {
     pub(crate) async fn start_with(builder: Builder) -> Cluster {
         let is_virtual = !builder.is_real_time && pause_if_possible();
         let now = if is_virtual { BEGIN } else { WallClock.now().0 };
-        let store = match builder.is_bootstrapped {
-            true => bootstrapped_store().await.fork(),
-            false => Store::in_memory(Default::default()),
+        let store = match (&builder.open_store, builder.is_bootstrapped) {
+            (Some(open), is_bootstrapped) => {
+                let store = open();
+                if is_bootstrapped {
+                    bootstrap_store(&store, now).await;
+                }
+                store
+            }
+            (None, true) => bootstrapped_store().await.fork(),
+            (None, false) => Store::in_memory(Default::default()),
         };
         let clock = SettableClock::starting_at(now);
         let webhooks = WebhookHandlers::default();
@@ -783,34 +790,39 @@ async fn bootstrapped_store() -> &'static Store {
     STORE
         .get_or_init(|| async {
             let store = Store::in_memory(Default::default());
-            let clock = SettableClock::starting_at(BEGIN);
-            let random = Arc::new(CountingRandom::default());
-            let registry = Registry::new(store.clone(), Arc::new(clock), random);
-            let server = mizzen_controlplane::server(registry, Options::default());
-            server.start().await;
-            let ranges: Vec<Cidr> = Options::default().service_ranges;
-            let location = ServerLocation {
-                service: KubernetesService {
-                    service_ip: ranges[0].nth(1),
-                    advertise_address: None,
-                    port: 6443,
-                    node_port: None,
-                },
-                peer_address: None,
-                service_ranges: ranges,
-            };
-            let trusted = TrustedAuthorities {
-                clients: AUTHORITY.certificate.clone(),
-                ..TrustedAuthorities::default()
-            };
-            let bootstrapped = async {
-                bootstrap(&server, &location, &trusted).await?;
-                bootstrap_nodes(&server).await
-            };
-            bootstrapped
-                .await
-                .expect("the bootstrap objects can be created");
+            bootstrap_store(&store, BEGIN).await;
             store
         })
         .await
+}
+
+/// Creates the bootstrap objects in a store, at the Unix time `now`.
+async fn bootstrap_store(store: &Store, now: i64) {
+    let clock = SettableClock::starting_at(now);
+    let random = Arc::new(CountingRandom::default());
+    let registry = Registry::new(store.clone(), Arc::new(clock), random);
+    let server = mizzen_controlplane::server(registry, Options::default());
+    server.start().await;
+    let ranges: Vec<Cidr> = Options::default().service_ranges;
+    let location = ServerLocation {
+        service: KubernetesService {
+            service_ip: ranges[0].nth(1),
+            advertise_address: None,
+            port: 6443,
+            node_port: None,
+        },
+        peer_address: None,
+        service_ranges: ranges,
+    };
+    let trusted = TrustedAuthorities {
+        clients: AUTHORITY.certificate.clone(),
+        ..TrustedAuthorities::default()
+    };
+    let bootstrapped = async {
+        bootstrap(&server, &location, &trusted).await?;
+        bootstrap_nodes(&server).await
+    };
+    bootstrapped
+        .await
+        .expect("the bootstrap objects can be created");
 }

@@ -99,7 +99,12 @@ impl EngineOptions {
 /// A store on the etcd cluster of `client`. Must be called within a tokio runtime, in which the watches run.
 pub fn store(client: Client, options: EngineOptions) -> Store {
     let window = options.window;
-    Store::with_engine(Box::new(EtcdEngine::new(client, options)), window)
+    Store::with_engine(engine(client, options), window)
+}
+
+/// The engine of such a store.
+pub fn engine(client: Client, options: EngineOptions) -> Box<dyn Engine> {
+    Box::new(EtcdEngine::new(client, options))
 }
 
 struct EtcdEngine(Arc<EngineParts>);
