@@ -5,6 +5,7 @@
 //! more of them.
 
 mod clock;
+mod etcd;
 mod lives;
 mod scenario;
 mod walk;
@@ -12,7 +13,7 @@ mod walk;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use mizzen_testing::{Cluster, Explore, FaultRates};
+use mizzen_testing::{Builder, Cluster, Explore, FaultRates};
 
 use scenario::Scenario;
 
@@ -40,6 +41,11 @@ fn is_ready(pod: &Pod) -> bool {
 
 #[track_caller]
 fn check(scenario: &Scenario) {
+    explore(Cluster::builder(), SEEDS, scenario);
+}
+
+#[track_caller]
+fn explore(builder: Builder, n_seeds: u64, scenario: &Scenario) {
     let faults = FaultRates {
         expired: 20,
         cut_watch: 100,
@@ -48,8 +54,8 @@ fn check(scenario: &Scenario) {
         restart_all: 10,
         ..FaultRates::none()
     };
-    Explore::new(Cluster::builder().nodes(2))
-        .seeds(0..SEEDS)
+    Explore::new(builder.nodes(2))
+        .seeds(0..n_seeds)
         .faults(faults)
         .run(async |cluster: &Cluster| {
             for step in scenario.0 {
