@@ -144,17 +144,19 @@ impl Registry {
             false => Freshness::Any,
         };
         let prefix = options.selection.prefix(resource.kind());
-        let snapshot = self.snapshot(resource, &prefix, freshness).await?;
-        let exact = match options.exact_revision().map(Revision) {
-            Some(revision) if revision <= snapshot.at() => {
-                match self.store.snapshot_at(resource.space(), revision).await {
-                    Err(ReadError::Expired(_)) => None,
-                    exact => Some(exact.map_err(read_status)?),
-                }
+        let exact = options.exact_revision().map(Revision);
+        // A page after the first needs nothing but what was kept for it.
+        let kept = exact.and_then(|revision| resource.space().retained(revision, &prefix));
+        let (latest, exact) = match kept {
+            Some(kept) => (kept.clone(), Some(kept)),
+            None => {
+                let latest = self.snapshot(resource, &prefix, freshness).await?;
+                let exact = exact.filter(|revision| *revision <= latest.at());
+                let exact = self.snapshot_of_the_past(resource, &prefix, exact).await?;
+                (latest, exact)
             }
-            _ => None,
         };
-        let start = start(options, resource, snapshot, exact)?;
+        let start = start(options, resource, latest, exact)?;
         let (limit, after) = start.bounds(options);
         let found = select_any(
             resource,
@@ -182,6 +184,25 @@ impl Registry {
             limit,
         )?;
         Ok(self.finish(resource, options, &start, found))
+    }
+
+    /// The state at `revision`; none if that was compacted.
+    async fn snapshot_of_the_past(
+        &self,
+        resource: &Resource,
+        prefix: &str,
+        revision: Option<Revision>,
+    ) -> Result<Option<Snapshot>, Status> {
+        let Some(revision) = revision else {
+            return Ok(None);
+        };
+        let read = self
+            .store
+            .snapshot_below(resource.space(), prefix, revision);
+        match read.await {
+            Err(ReadError::Expired(_)) => Ok(None),
+            read => read.map(Some).map_err(read_status),
+        }
     }
 
     fn finish(

@@ -42,7 +42,7 @@ macro_rules! conforms {
             a_snapshot_does_not_change,
             an_older_state_is_rebuilt_from_the_window,
             a_retained_snapshot_outlives_the_window,
-            a_snapshot_of_a_part_is_not_retained,
+            a_snapshot_of_a_part_is_retained_for_that_part,
             a_revision_to_come_is_waited_for,
             a_watch_tells_each_event_once_and_in_order,
             a_watch_of_a_transaction_is_not_split,
@@ -524,18 +524,28 @@ pub async fn a_retained_snapshot_outlives_the_window(rig: Rig) {
     );
 }
 
-/// A snapshot of a part is not retained: other parts are missing in it.
-pub async fn a_snapshot_of_a_part_is_not_retained(rig: Rig) {
-    rig.put("a", "1").await;
-    rig.put("b", "1").await;
+/// A snapshot of a part is retained for that part alone: others are missing in it.
+pub async fn a_snapshot_of_a_part_is_retained_for_that_part(rig: Rig) {
+    rig.put("a/1", "1").await;
+    rig.put("b/1", "1").await;
+    rig.put("b/2", "1").await;
     let space = rig.space();
-    let read = rig.store.latest_below(&space, "b").await.unwrap();
-    let records: Vec<_> = read.range("b", None).cloned().collect();
-    let part = Snapshot::of_records(records, read.at()).partial();
-    assert_eq!(dump(&part), ["b=1"]);
+    let read = rig.store.latest_below(&space, "b/").await.unwrap();
+    let records: Vec<_> = read.range("b/", None).cloned().collect();
+    let part = Snapshot::of_records(records, read.at()).partial("b/");
+    assert_eq!(dump(&part), ["b/1=1", "b/2=1"]);
     space.retain(&part);
-    rig.put("b", "2").await;
-    assert_eq!(dump(&space.snapshot_at(part.at()).unwrap()), ["a=1", "b=1"]);
+    rig.put("b/1", "2").await;
+    for prefix in ["b/", "b/1"] {
+        let kept = space.retained(part.at(), prefix).unwrap();
+        assert_eq!(dump(&kept), ["b/1=1", "b/2=1"], "{prefix:?}");
+    }
+    for prefix in ["", "a/", "b"] {
+        assert!(space.retained(part.at(), prefix).is_none(), "{prefix:?}");
+    }
+    assert!(space.retained(at(part.at().0 + 1), "b/").is_none());
+    let whole = space.snapshot_at(part.at()).unwrap();
+    assert_eq!(dump(&whole), ["a/1=1", "b/1=1", "b/2=1"]);
 }
 
 /// A compacted revision is gone however often it was read.

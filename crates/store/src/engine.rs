@@ -53,10 +53,12 @@ pub trait Engine: Send + Sync {
         Box::pin(future::ready(Ok(space.snapshot())))
     }
 
-    /// The keyspace as it was at `revision`, which is not in its window.
+    /// The keyspace as it was at `revision`, which is not in its window. It need not be right for keys that do not begin
+    /// with `prefix`, as in `latest`.
     fn snapshot_at<'a>(
         &'a self,
         _space: &'a Keyspace,
+        _prefix: &'a str,
         _revision: Revision,
         expired: Expired,
     ) -> BoxFuture<'a, Result<Snapshot, ReadError>> {

@@ -145,7 +145,7 @@ impl Keyspace {
         if revision >= now.revision() {
             return Ok(Snapshot::new(now.state().clone(), revision));
         }
-        if let Some(kept) = self.0.retained.lock().find(revision) {
+        if let Some(kept) = self.0.retained.lock().find(revision, "") {
             return Ok(kept);
         }
         let rebuilt = Snapshot::new(self.rebuild(revision)?, revision);
@@ -155,11 +155,17 @@ impl Keyspace {
 
     /// Keeps `snapshot` for [`snapshot_at`](Self::snapshot_at), so that a list read in pages costs nothing extra
     /// per page. A space keeps the latest 64 until they are compacted, while they hold at most 64 MiB of values that are
-    /// no longer live. A snapshot of a part of the space is not kept.
+    /// no longer live. A snapshot of a part of the space is kept for lists of that part.
     pub fn retain(&self, snapshot: &Snapshot) {
-        if !snapshot.is_partial() {
-            self.0.retained.lock().keep(snapshot);
+        self.0.retained.lock().keep(snapshot);
+    }
+
+    /// A retained snapshot that shows the keys that begin with `prefix` as they were at `revision`, which is not compacted.
+    pub fn retained(&self, revision: Revision, prefix: &str) -> Option<Snapshot> {
+        if revision < self.0.ledger.compacted() {
+            return None;
         }
+        self.0.retained.lock().find(revision, prefix)
     }
 
     /// Watches the events after `after`.

@@ -30,7 +30,7 @@ impl Retained {
     }
 
     pub(crate) fn keep(&mut self, snapshot: &Snapshot) {
-        let same = |kept: &&mut Snapshot| kept.revision() == snapshot.revision();
+        let same = |kept: &&mut Snapshot| kept.is_same(snapshot);
         if let Some(known) = self.snapshots.iter_mut().find(same) {
             if known.at() < snapshot.at() {
                 *known = snapshot.clone();
@@ -43,13 +43,11 @@ impl Retained {
         }
     }
 
-    /// A kept snapshot that shows the space as it was at `revision`.
-    pub(crate) fn find(&self, revision: Revision) -> Option<Snapshot> {
-        let shows = |kept: &&Snapshot| kept.revision() <= revision && revision <= kept.at();
-        self.snapshots
-            .iter()
-            .find(shows)
-            .map(|kept| Snapshot::new(kept.state().clone(), revision))
+    /// A kept snapshot that shows the keys that begin with `prefix` as they were at `revision`.
+    pub(crate) fn find(&self, revision: Revision, prefix: &str) -> Option<Snapshot> {
+        let shows = |kept: &&Snapshot| kept.shows(revision) && kept.covers(prefix);
+        let kept = self.snapshots.iter().find(shows)?;
+        Some(kept.moved(revision))
     }
 
     /// Drops snapshots that are older than `revision`.
@@ -112,7 +110,24 @@ mod tests {
             retained.len()
         );
         assert!(
-            retained.find(Revision(59_000)).is_some() && retained.find(Revision(10_000)).is_none()
+            retained.find(Revision(59_000), "").is_some()
+                && retained.find(Revision(10_000), "").is_none()
+        );
+    }
+
+    #[test]
+    fn a_snapshot_that_was_read_again_counts_as_what_it_does_not_share() {
+        let mut retained = Retained::default();
+        let mut state = KeyspaceState::empty(Revision(5));
+        (state.superseded, state.n_changes) = (9 * MAX_SUPERSEDED, 1_000_000);
+        let state = Arc::new(state);
+        let now = Snapshot::new(state.clone(), Revision(9));
+        retained.keep(&now.changed([], [], Revision(12)));
+        retained.prune(&state);
+        assert!(retained.find(Revision(12), "").is_some());
+        assert!(
+            retained.find(Revision(11), "").is_none(),
+            "of no other revision"
         );
     }
 }

@@ -6,22 +6,23 @@ use crate::state::KeyspaceState;
 use crate::{Record, Revision};
 
 /// A space at one revision. Taking and cloning one is O(1); holding one keeps the records that it shows in memory.
-///
-/// Invariant: a snapshot of a part of a space is not retained: a later list of another part would find nothing in it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     state: Arc<KeyspaceState>,
+    /// From which revision to which one it is known to show the space.
+    since: Revision,
     at: Revision,
-    /// Whether it is right for the keys alone that a reader asked for.
-    is_partial: bool,
+    /// It is right for the keys alone that begin with this; for all if there is none.
+    part: Option<Arc<str>>,
 }
 
 impl Snapshot {
     pub(crate) fn new(state: Arc<KeyspaceState>, at: Revision) -> Snapshot {
         Snapshot {
+            since: state.revision.min(at),
             state,
             at,
-            is_partial: false,
+            part: None,
         }
     }
 
@@ -34,26 +35,66 @@ impl Snapshot {
         Snapshot::new(Arc::new(state), at)
     }
 
-    /// The same records, which are also those at the later revision `at`.
+    /// The records of this snapshot, but without the keys `gone`, and with `put`: the state at the revision `at`, which
+    /// may be an earlier one. It shares the rest, and counts as retaining what it does not share.
     #[must_use]
-    pub fn unchanged_until(&self, at: Revision) -> Snapshot {
+    pub fn changed(
+        &self,
+        gone: impl IntoIterator<Item = Arc<str>>,
+        put: impl IntoIterator<Item = Arc<Record>>,
+        at: Revision,
+    ) -> Snapshot {
+        let mut state = KeyspaceState::clone(&self.state);
+        let mut n_changes = 0;
+        for key in gone {
+            state.remove(&key);
+            n_changes += 1;
+        }
+        for record in put {
+            state.superseded = state.superseded.saturating_sub(record.value.len() as u64);
+            state.insert(record);
+            n_changes += 1;
+        }
+        state.n_changes = state.n_changes.saturating_sub(n_changes);
+        state.revision = match n_changes {
+            0 => state.revision.min(at),
+            _ => at,
+        };
         Snapshot {
-            at: self.at.max(at),
-            ..self.clone()
+            // A key may have come and gone between the two revisions.
+            since: at,
+            ..Snapshot::new(Arc::new(state), at)
         }
     }
 
-    /// The same, of which only the keys that a reader asked for are known to be right.
+    /// The same, of which only the keys that begin with `prefix` are known to be right.
     #[must_use]
-    pub fn partial(self) -> Snapshot {
+    pub fn partial(self, prefix: &str) -> Snapshot {
         Snapshot {
-            is_partial: true,
+            part: (!prefix.is_empty()).then(|| prefix.into()),
             ..self
         }
     }
 
-    pub(crate) fn is_partial(&self) -> bool {
-        self.is_partial
+    /// The same records at another revision, at which they are the same.
+    pub(crate) fn moved(&self, at: Revision) -> Snapshot {
+        Snapshot { at, ..self.clone() }
+    }
+
+    /// Whether it is right for the keys that begin with `prefix`.
+    pub(crate) fn covers(&self, prefix: &str) -> bool {
+        let part = self.part.as_deref();
+        part.is_none_or(|part| prefix.starts_with(part))
+    }
+
+    /// Whether it is the same state of the same part, until another revision at most.
+    pub(crate) fn is_same(&self, other: &Snapshot) -> bool {
+        self.revision() == other.revision() && self.since == other.since && self.part == other.part
+    }
+
+    /// Whether it is known to show the space as it was at `revision`.
+    pub(crate) fn shows(&self, revision: Revision) -> bool {
+        (self.since..=self.at).contains(&revision)
     }
 
     pub(crate) fn state(&self) -> &Arc<KeyspaceState> {

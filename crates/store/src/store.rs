@@ -164,12 +164,25 @@ impl Store {
         }
     }
 
-    /// `space` as it was at `revision`: from its window, or from the engine.
+    /// `space` as it was at `revision`: from a retained snapshot, from its window, or from the engine.
     pub async fn snapshot_at(
         &self,
         space: &Keyspace,
         revision: Revision,
     ) -> Result<Snapshot, ReadError> {
+        self.snapshot_below(space, "", revision).await
+    }
+
+    /// The same for the keys that begin with `prefix`; other keys may be missing or of another revision.
+    pub async fn snapshot_below(
+        &self,
+        space: &Keyspace,
+        prefix: &str,
+        revision: Revision,
+    ) -> Result<Snapshot, ReadError> {
+        if let Some(kept) = space.retained(revision, prefix) {
+            return Ok(kept);
+        }
         let seen = space.revision();
         let snapshot = match self.0.engine.is_shared() && revision > seen {
             // The keyspace lags behind: it would show what it has as the state at the revision.
@@ -181,7 +194,8 @@ impl Store {
         };
         match snapshot {
             Err(expired) if self.0.engine.is_shared() => {
-                self.0.engine.snapshot_at(space, revision, expired).await
+                let read = self.0.engine.snapshot_at(space, prefix, revision, expired);
+                read.await
             }
             snapshot => Ok(snapshot?),
         }

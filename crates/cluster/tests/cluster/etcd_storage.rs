@@ -199,6 +199,41 @@ async fn an_event_has_a_lease_of_its_time_to_live_and_goes_with_it() {
     }
 }
 
+/// How many config maps, or keys of them, lists have read from etcd.
+async fn n_fetched(client: &Client) -> u64 {
+    let metrics = client.get("/metrics").await.expect(200).text();
+    let family = "apiserver_storage_list_fetched_objects_total";
+    let series = format!("{family}{{group=\"\",resource=\"configmaps\"}} ");
+    let count = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(&*series));
+    count.expect("it was listed").parse().unwrap()
+}
+
+/// Reads a list of three pages. The keys are listed for the first one at most.
+async fn check_pages(client: &Client) {
+    for name in ["c", "d", "e", "f"] {
+        create_config_map(client, name).await;
+    }
+    // The watch of config maps does not tell the revision of the list.
+    create_event(client, "a.1").await;
+    let (mut token, mut names, mut fetched) = (String::new(), Vec::new(), None);
+    loop {
+        let page = format!("{CONFIG_MAPS}?limit=2&continue={token}");
+        let page = client.get(&page).await.expect(200).json();
+        for item in page["items"].as_array().unwrap() {
+            names.push(item["metadata"]["name"].as_str().unwrap().to_owned());
+        }
+        let now = n_fetched(client).await;
+        assert_eq!(now, *fetched.get_or_insert(now), "after {names:?}");
+        match page["metadata"]["continue"].as_str() {
+            Some(next) if !next.is_empty() => token = next.to_owned(),
+            _ => break,
+        }
+    }
+    assert_eq!(names, ["a", "b", "c", "d", "e", "f"]);
+}
+
 #[tokio::test]
 async fn the_past_is_compacted_at_the_interval() {
     for etcd in installed().into_iter().take(1) {
@@ -216,6 +251,7 @@ async fn the_past_is_compacted_at_the_interval() {
         let list = client.get(&exact).await.expect(200).json();
         assert_eq!(list["items"].as_array().unwrap().len(), 1);
         assert!(keys(&etcd, "compact_rev_key").await.is_empty());
+        check_pages(&client).await;
         server.stop().await;
 
         let server = home.start_with(&["--etcd-compaction-interval=1s"]).await;
@@ -241,6 +277,6 @@ async fn the_past_is_compacted_at_the_interval() {
         assert_eq!(expired["reason"], "Expired");
         // What is there now stays.
         let list = client.get(CONFIG_MAPS).await.expect(200).json();
-        assert_eq!(list["items"].as_array().unwrap().len(), 2);
+        assert_eq!(list["items"].as_array().unwrap().len(), 6);
     }
 }

@@ -244,10 +244,12 @@ impl Engine for EtcdEngine {
     fn snapshot_at<'a>(
         &'a self,
         space: &'a Keyspace,
+        prefix: &'a str,
         revision: Revision,
         expired: Expired,
     ) -> BoxFuture<'a, Result<Snapshot, ReadError>> {
-        Box::pin(read::snapshot_at(&self.0, space, revision, expired))
+        let read = read::snapshot_at(&self.0, space, prefix, revision, expired);
+        Box::pin(read)
     }
 
     /// Nothing: records expire by lease.

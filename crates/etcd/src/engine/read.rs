@@ -107,6 +107,7 @@ async fn read_through(
 pub(super) async fn snapshot_at(
     engine: &EngineParts,
     space: &Keyspace,
+    prefix: &str,
     revision: Revision,
     expired: Expired,
 ) -> Result<Snapshot, ReadError> {
@@ -115,7 +116,7 @@ pub(super) async fn snapshot_at(
         return Err(expired.into());
     }
     let cached = engine.cached(space);
-    match read_at(engine, &cached, space, "", number(revision)).await {
+    match read_at(engine, &cached, space, prefix, number(revision)).await {
         Ok(snapshot) => {
             space.retain(&snapshot);
             Ok(snapshot)
@@ -136,10 +137,6 @@ async fn read_at(
     prefix: &str,
     revision: i64,
 ) -> Result<Snapshot, CallError> {
-    let of_part = |snapshot: Snapshot| match prefix {
-        "" => snapshot,
-        _ => snapshot.partial(),
-    };
     let decoded = |kv: KeyValue| {
         let key = cached.own_key(&kv)?.to_owned();
         Some(record_of(engine, space, &key, kv))
@@ -149,24 +146,36 @@ async fn read_at(
     let (revision, kvs) = list(cached, prefix, revision, keys_only).await?;
     if !keys_only {
         let records = kvs.into_iter().filter_map(decoded);
-        return Ok(of_part(Snapshot::of_records(records, revision)));
+        return Ok(Snapshot::of_records(records, revision).partial(prefix));
     }
     let known = space.snapshot();
-    let has = |kv: &KeyValue| {
-        let record = known.get(cached.own_key(kv)?)?;
-        (record.revision == revision_of(kv)).then(|| record.clone())
+    let has = |kv: &&KeyValue| {
+        let record = cached.own_key(kv).and_then(|key| known.get(key));
+        record.is_some_and(|record| record.revision == revision_of(kv))
     };
-    let (mut records, mut missing) = (Vec::with_capacity(kvs.len()), Vec::new());
-    for kv in kvs {
-        match has(&kv) {
-            Some(record) => records.push(record),
-            None => missing.push(kv.key),
-        }
-    }
-    if missing.is_empty() && records.len() == known.count(prefix) && revision >= known.at() {
-        return Ok(of_part(known.unchanged_until(revision)));
-    }
+    let missing = kvs.iter().filter(|kv| !has(kv));
+    let missing: Vec<_> = missing.map(|kv| kv.key.clone()).collect();
+    let gone = match kvs.len() - missing.len() == known.count(prefix) {
+        true => Vec::new(),
+        false => not_listed(cached, &known, prefix, &kvs),
+    };
     let read = cached.values(&missing, revision).await?;
-    records.extend(read.into_iter().filter_map(decoded));
-    Ok(of_part(Snapshot::of_records(records, revision)))
+    let read = read.into_iter().filter_map(decoded);
+    Ok(known.changed(gone, read, revision).partial(prefix))
+}
+
+/// The keys of a snapshot that a list of those that begin with `prefix` does not have. A list is in the order of keys.
+fn not_listed(
+    cached: &CachedSpace,
+    known: &Snapshot,
+    prefix: &str,
+    listed: &[KeyValue],
+) -> Vec<Arc<str>> {
+    let own_key = |kv: &KeyValue| kv.key.slice(cached.prefix.len()..);
+    let keys = known.range(prefix, None).map(|record| &record.key);
+    let is_gone = |key: &&Arc<str>| {
+        let place = listed.binary_search_by(|kv| (*own_key(kv)).cmp(key.as_bytes()));
+        place.is_err()
+    };
+    keys.filter(is_gone).cloned().collect()
 }

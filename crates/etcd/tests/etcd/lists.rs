@@ -41,7 +41,11 @@ async fn clusters() -> Vec<Cluster> {
 
 /// Writes one value to all keys, in as few transactions as possible.
 async fn put_all(store: &Store, keys: &[String], value: &str) -> Revision {
-    let space = store.keyspace("things");
+    put_all_in("things", store, keys, value).await
+}
+
+async fn put_all_in(space: &str, store: &Store, keys: &[String], value: &str) -> Revision {
+    let space = store.keyspace(space);
     let mut last = Revision::ZERO;
     for keys in keys.chunks(MAX_WRITES) {
         let put = |key: &String| {
@@ -114,6 +118,37 @@ async fn a_list_reads_the_keys_of_its_part_and_the_values_that_are_missing() {
             assert_eq!(values(&snapshot, "b/"), ["few", "few"]);
             assert_eq!(read(), [N_KEYS + 2 + n_missing, n_reads], "{value}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_read_once_for_all_its_pages() {
+    for cluster in clusters().await {
+        let (writer, _) = store(cluster.client());
+        let keys: Vec<String> = (0..9).map(|n| format!("a/{n}")).collect();
+        put_all(&writer, &keys, "first").await;
+        let (late, metrics) = store(cluster.client());
+        let space = late.keyspace("things");
+        late.filled().await;
+        // The cache of a resource does not see that etcd goes on with others.
+        put_all_in("others", &writer, &keys, "other").await;
+        for prefix in ["a/", ""] {
+            let first = late.latest_below(&space, prefix).await.unwrap();
+            assert!(first.at() > space.revision());
+            space.retain(&first);
+            let before = counts(&metrics);
+            for _ in 0..3 {
+                let next = late.snapshot_below(&space, prefix, first.at());
+                assert_eq!(values(&next.await.unwrap(), prefix), vec!["first"; 9]);
+            }
+            assert_eq!(counts(&metrics), before, "{prefix:?}");
+        }
+        // Another part is read, and nothing but that.
+        let revision = put_all_in("others", &writer, &keys, "again").await;
+        let before = counts(&metrics);
+        let one = late.snapshot_below(&space, "a/1", revision).await.unwrap();
+        assert_eq!(values(&one, "a/1"), ["first"]);
+        assert_eq!(counts(&metrics)[0], before[0] + 1);
     }
 }
 
