@@ -1,12 +1,13 @@
 //! One member of the cluster: its connections, and whether it answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use prost::Message;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::client::Grpc;
 use tonic::metadata::MetadataValue;
@@ -33,6 +34,9 @@ const MAX_WATCHES_PER_CONNECTION: usize = 100;
 const FIRST_PROBE: Duration = Duration::from_millis(100);
 const LAST_PROBE: Duration = Duration::from_secs(5);
 
+/// How long the answer to a probe may take. A member that takes longer hangs: no event of its watches is to be expected.
+const HANG: Duration = Duration::from_secs(2);
+
 /// A method of etcd's API.
 #[derive(Clone, Copy)]
 pub(super) struct Method {
@@ -57,6 +61,10 @@ pub(super) struct Member {
     watches: Mutex<Vec<WatchConnection>>,
     /// The last call failed, and none has succeeded since.
     is_suspect: AtomicBool,
+    /// How many members of the cluster are not suspect.
+    n_answering: Arc<AtomicUsize>,
+    /// Notified when the member hangs while others answer.
+    hangs: watch::Sender<()>,
 }
 
 struct WatchConnection {
@@ -71,14 +79,22 @@ pub(super) struct WatchSlot {
 }
 
 impl Member {
-    pub(super) fn new(dialer: Dialer) -> Member {
+    /// A member of a cluster of which `n_answering` members are not suspect.
+    pub(super) fn new(dialer: Dialer, n_answering: Arc<AtomicUsize>) -> Member {
         Member {
             endpoint: dialer.endpoint(),
             calls: dialer.channel(),
             dialer,
             watches: Mutex::default(),
             is_suspect: AtomicBool::new(false),
+            n_answering,
+            hangs: watch::Sender::default(),
         }
+    }
+
+    /// Notified when the member is found to hang while others answer.
+    pub(super) fn subscribe_hangs(&self) -> watch::Receiver<()> {
+        self.hangs.subscribe()
     }
 
     pub(super) fn is_suspect(&self) -> bool {
@@ -145,16 +161,18 @@ impl Member {
     /// Takes note of an answer.
     pub(super) fn succeeded(&self) {
         if self.is_suspect() && self.is_suspect.swap(false, Ordering::Relaxed) {
+            self.n_answering.fetch_add(1, Ordering::Relaxed);
             info!(endpoint = %self.endpoint, "etcd member answers again");
         }
     }
 
     /// Takes note of a failure: other members are preferred until this one answers a linearizable read. It is asked in the
-    /// background, so that no call has to wait for its deadline to find out.
+    /// background, so that no call has to wait for its deadline to find out. If it hangs, its watches go on at others.
     pub(super) fn failed(self: &Arc<Member>, error: &CallError, probe_timeout: Duration) {
         if self.is_suspect.swap(true, Ordering::Relaxed) {
             return;
         }
+        self.n_answering.fetch_sub(1, Ordering::Relaxed);
         warn!(endpoint = %self.endpoint, %error, "etcd member does not answer, preferring others");
         let member = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -165,19 +183,31 @@ impl Member {
                 let Some(member) = member.upgrade().filter(|member| member.is_suspect()) else {
                     return;
                 };
-                let probe = RangeRequest {
-                    key: "health".into(),
-                    ..RangeRequest::default()
-                };
-                let deadline = Instant::now() + probe_timeout;
-                let answer: Result<RangeResponse, CallError> =
-                    member.call(RANGE, probe, deadline).await;
-                if !answer.is_err_and(|error| error.is_about_the_member()) {
-                    member.succeeded();
-                    return;
+                match member.probe(probe_timeout.min(HANG)).await {
+                    Err(error) if error.is_about_the_member() => member.end_watches(&error),
+                    _ => {
+                        member.succeeded();
+                        return;
+                    }
                 }
             }
         });
+    }
+
+    async fn probe(&self, limit: Duration) -> Result<RangeResponse, CallError> {
+        let probe = RangeRequest {
+            key: "health".into(),
+            ..RangeRequest::default()
+        };
+        self.call(RANGE, probe, Instant::now() + limit).await
+    }
+
+    /// Ends the watches of a member that does not answer, unless there is no other to watch. A connection that broke ends
+    /// its watches itself.
+    fn end_watches(&self, error: &CallError) {
+        if error.is_deadline_exceeded() && self.n_answering.load(Ordering::Relaxed) > 0 {
+            self.hangs.send_replace(());
+        }
     }
 }
 

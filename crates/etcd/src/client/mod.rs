@@ -158,7 +158,11 @@ impl Client {
             .iter()
             .map(|endpoint| Dialer::new(endpoint, &config));
         let dialers = dialers.collect::<Result<Vec<_>, _>>()?;
-        let members = dialers.into_iter().map(Member::new).map(Arc::new).collect();
+        let n_answering = Arc::new(AtomicUsize::new(dialers.len()));
+        let members = dialers
+            .into_iter()
+            .map(|dialer| Arc::new(Member::new(dialer, n_answering.clone())))
+            .collect();
         Ok(Client {
             cluster: Arc::new(Cluster {
                 members,

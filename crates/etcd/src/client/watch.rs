@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream;
 use http::uri::PathAndQuery;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
@@ -30,6 +30,7 @@ pub struct Watch {
     /// The fragments of a response that have come so far.
     partial: Option<WatchResponse>,
     member: Arc<Member>,
+    hangs: watch::Receiver<()>,
     probe_timeout: Duration,
     _slot: WatchSlot,
 }
@@ -47,6 +48,7 @@ impl Watch {
         probe_timeout: Duration,
     ) -> Result<Watch, CallError> {
         let (channel, slot) = member.watch_connection();
+        let hangs = member.subscribe_hangs();
         let (requests, mut queue) = mpsc::channel(MAX_QUEUED_REQUESTS);
         requests
             .try_send(union(WatchRequestUnion::Create(create)))
@@ -79,6 +81,7 @@ impl Watch {
             requests,
             partial: None,
             member: member.clone(),
+            hangs,
             probe_timeout,
             _slot: slot,
         })
@@ -90,7 +93,11 @@ impl Watch {
     /// Cancel safe: no response is lost if the future is dropped.
     pub async fn next(&mut self) -> Result<WatchResponse, CallError> {
         loop {
-            let response = match self.responses.message().await {
+            let message = tokio::select! {
+                message = self.responses.message() => message,
+                _ = self.hangs.changed() => return Err(silent(&self.member.endpoint)),
+            };
+            let response = match message {
                 Ok(Some(response)) => response,
                 Ok(None) => return Err(ended(&self.member.endpoint)),
                 Err(status) => {
@@ -119,6 +126,14 @@ impl Watch {
             }
             self.partial = Some(whole);
         }
+    }
+
+    /// Gives up a watch that returns nothing although it should, so that the next one begins at another member. Returns
+    /// why.
+    pub fn give_up(self) -> CallError {
+        let error = silent(&self.member.endpoint);
+        self.member.failed(&error, self.probe_timeout);
+        error
     }
 
     /// Asks etcd for a response with the revision up to which all events were sent. Its `watch_id` is -1.
@@ -157,6 +172,11 @@ fn union(request: WatchRequestUnion) -> WatchRequest {
 
 fn ended(endpoint: &str) -> CallError {
     let message = format!("connection to {endpoint}: the stream of the watch has ended");
+    CallError::unknown(Code::Unavailable, message)
+}
+
+fn silent(endpoint: &str) -> CallError {
+    let message = format!("connection to {endpoint}: the member sends nothing to the watch");
     CallError::unknown(Code::Unavailable, message)
 }
 

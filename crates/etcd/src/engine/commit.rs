@@ -10,7 +10,7 @@ use std::time::Duration;
 use mizzen_store::{
     CommitResult, Expect, Keyspace, Record, Revision, Write, WriteError, WriteOperation,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::space::{PendingGuard, number, revision_from, revision_of};
@@ -138,19 +138,19 @@ async fn add(
 /// The records of a transaction that is committed, once the caches show them.
 async fn committed(engine: &EngineParts, entries: Vec<Entry>, revision: Revision) -> CommitResult {
     let mut records = Vec::new();
+    let deadline = Instant::now() + SHOW_TIMEOUT;
     for Entry { write, pending, .. } in &entries {
         let Some(pending) = pending else { continue };
-        shown(&write.space, revision).await;
+        shown(engine, &write.space, revision, deadline).await;
         records.push(pending.record(revision, &*engine.codec, write.space.name()));
     }
     Ok(records)
 }
 
-async fn shown(space: &Keyspace, revision: Revision) {
-    if timeout(SHOW_TIMEOUT, space.reached(revision))
-        .await
-        .is_err()
-    {
+async fn shown(engine: &EngineParts, space: &Keyspace, revision: Revision, deadline: Instant) {
+    let reached = timeout_at(deadline, space.reached(revision));
+    if reached.await.is_err() {
+        engine.cached(space).report_lag();
         warn!(resource = %space.name(), revision = revision.0, "the watch of etcd lags behind a committed write");
     }
 }

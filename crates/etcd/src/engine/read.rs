@@ -84,6 +84,7 @@ async fn catch_up(cached: &CachedSpace, space: &Keyspace, revision: Revision) ->
             () = sleep(PROGRESS_INTERVAL) => {}
         }
     }
+    cached.report_lag();
     false
 }
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use mizzen_store::{Codec, Draft, Event, Feed, FeedChange, KeyMark, Record, Revision};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::EtcdMetrics;
+use super::{CATCH_UP_TIMEOUT, EtcdMetrics};
 use crate::client::{CallError, Client, ProgressRequester, Watch};
 use crate::messages::{
     self, EventType, KeyValue, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
@@ -41,6 +42,8 @@ pub(super) struct CachedSpace {
     pending: Mutex<HashMap<Arc<str>, Vec<Arc<PendingWrite>>>>,
     /// Asks the watch that runs for its progress.
     progress: Mutex<Option<ProgressRequester>>,
+    /// Notified when the watch has not shown what it should in time.
+    lags: Notify,
 }
 
 /// A write of this process that etcd may commit: its event need not be decoded.
@@ -73,7 +76,14 @@ impl CachedSpace {
             metrics,
             pending: Mutex::default(),
             progress: Mutex::default(),
+            lags: Notify::new(),
         }
+    }
+
+    /// Reports that the watch has not shown a revision in time. One that was silent meanwhile is begun again, at another
+    /// member if there is one.
+    pub(super) fn report_lag(&self) {
+        self.lags.notify_one();
     }
 
     /// The key in etcd.
@@ -298,8 +308,16 @@ impl Filler {
         };
         let mut watch: Watch = self.cached.client.watch(request).await?;
         *self.cached.progress.lock() = Some(watch.progress_requester());
+        let mut heard = Instant::now();
         loop {
-            let response = watch.next().await?;
+            let response = tokio::select! {
+                response = watch.next() => response?,
+                () = self.cached.lags.notified() => match heard.elapsed() < CATCH_UP_TIMEOUT {
+                    true => continue,
+                    false => return Err(watch.give_up()),
+                },
+            };
+            heard = Instant::now();
             self.pause = FIRST_PAUSE;
             self.apply(response);
         }

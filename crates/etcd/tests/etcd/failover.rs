@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use mizzen_etcd::client::{Client, Outcome};
 use mizzen_etcd::messages::{RangeRequest, RequestOp, WatchCreateRequest};
+use mizzen_store::{Draft, Expect, Write};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::calls::{get, put, unconditional};
+use crate::engine::store;
 use crate::server::{self, Options};
 
 fn three() -> Options {
@@ -180,6 +182,36 @@ async fn a_watch_of_a_paused_member_ends_when_it_answers_no_ping() {
         let ended = timeout(Duration::from_secs(30), watch.next()).await;
         let error = ended.expect("in time").expect_err("no answer");
         assert!(error.is_unavailable(), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_watches_of_a_paused_member_go_on_at_others_and_delay_no_writes() {
+    for etcd in server::installed() {
+        let cluster = etcd.start(three()).await;
+        let client = cluster.client();
+        let store = store(client.clone());
+        let spaces: Vec<_> = (0..6)
+            .map(|n| store.keyspace(&format!("space{n}")))
+            .collect();
+        let write_each = async || {
+            let began = Instant::now();
+            for space in &spaces {
+                let write = Write::put(space, "a", Expect::Any, Draft::default());
+                store.commit_one(write).await.expect("a write");
+            }
+            began.elapsed()
+        };
+        // Each is watched once it has shown a write, and a third of them at each member.
+        write_each().await;
+        let follower = (cluster.leader().await + 1) % 3;
+        cluster.pause(follower);
+        let hasty = client.with_call_timeout(Duration::from_millis(500));
+        while hasty.range(get("/a")).await.is_ok() {}
+        let took = write_each().await;
+        // A write waits up to 5 s for its event.
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        cluster.resume(follower);
     }
 }
 

@@ -18,6 +18,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 /// The deadline of a read that falls back: the time for the watch, and for two reads of etcd.
 const DEADLINE: Duration = Duration::from_secs(6);
+/// How long a write that is committed waits for the watch.
+const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first version of 3.5 with working progress requests, and the last without.
 const FIXED: &str = "3.5.13";
 const BROKEN: &str = "3.5.12";
@@ -187,6 +189,29 @@ async fn without_progress_and_events_a_read_falls_back_within_its_deadline() {
         let n_lists = pair.proxy.n_lists();
         assert_eq!(pair.read().await, "newer");
         assert_eq!(pair.proxy.n_lists(), n_lists, "nothing was listed");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_shows_no_write_is_begun_again_and_delays_one_transaction() {
+    for pair in Pair::start_all(FIXED).await.into_iter().take(1) {
+        let spaces = ["things", "others", "more"].map(|name| pair.reader.keyspace(name));
+        let write_all = async || {
+            let put = |space| Write::put(space, "a", Expect::Any, Draft::default());
+            let began = Instant::now();
+            pair.reader
+                .commit(spaces.iter().map(put).collect())
+                .await
+                .unwrap();
+            began.elapsed()
+        };
+        // All of them are watched once they have shown a write.
+        write_all().await;
+        pair.proxy.silence();
+        let first = write_all().await;
+        assert!(first < 2 * SHOW_TIMEOUT, "{first:?} for all keyspaces");
+        let second = write_all().await;
+        assert!(second < SHOW_TIMEOUT / 2, "{second:?}");
     }
 }
 

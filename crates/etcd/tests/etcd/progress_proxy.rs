@@ -64,6 +64,9 @@ struct State {
     progress: watch::Sender<Progress>,
     /// Whether events are held back.
     is_holding: watch::Sender<bool>,
+    /// How many watches have begun, and how many of them are sent nothing more.
+    n_watches: AtomicUsize,
+    n_silent: AtomicUsize,
     /// How many lists, and requests for progress, there were.
     n_lists: AtomicUsize,
     n_progress: AtomicUsize,
@@ -79,6 +82,8 @@ impl ProgressProxy {
             version,
             progress: watch::Sender::new(Progress::Correct),
             is_holding: watch::Sender::new(false),
+            n_watches: AtomicUsize::new(0),
+            n_silent: AtomicUsize::new(0),
             n_lists: AtomicUsize::new(0),
             n_progress: AtomicUsize::new(0),
         });
@@ -99,6 +104,12 @@ impl ProgressProxy {
     /// Holds events back, or sends on what was held back.
     pub(crate) fn hold(&self, is_holding: bool) {
         self.state.is_holding.send_replace(is_holding);
+    }
+
+    /// Sends nothing more to the watches that run.
+    pub(crate) fn silence(&self) {
+        let n_watches = self.state.n_watches.load(Ordering::SeqCst);
+        self.state.n_silent.store(n_watches, Ordering::SeqCst);
     }
 
     /// How many lists there were.
@@ -169,12 +180,18 @@ async fn serve(
 /// One watch of a stream of its own.
 struct ProxiedWatch {
     create: WatchCreateRequest,
+    /// How many there were before.
+    number: usize,
     /// Up to which revision events have come from etcd, and were sent on.
     received: AtomicI64,
     sent: AtomicI64,
 }
 
 impl ProxiedWatch {
+    fn is_silent(&self, state: &State) -> bool {
+        self.number < state.n_silent.load(Ordering::SeqCst)
+    }
+
     fn has(&self, key: &[u8]) -> bool {
         match self.create.range_end.is_empty() {
             true => key == self.create.key,
@@ -205,6 +222,7 @@ async fn serve_watch(
     };
     let watch = Arc::new(ProxiedWatch {
         create,
+        number: state.n_watches.fetch_add(1, Ordering::SeqCst),
         received: AtomicI64::new(before),
         sent: AtomicI64::new(before),
     });
@@ -252,7 +270,7 @@ async fn send_on(mut response: WatchResponse, watch: &ProxiedWatch, state: &Stat
     response
         .events
         .retain(|event| event.kv.as_ref().is_some_and(|kv| watch.has(&kv.key)));
-    if !response.events.is_empty() {
+    if !response.events.is_empty() && !watch.is_silent(state) {
         let mut holding = state.is_holding.subscribe();
         let _ = holding.wait_for(|is_holding| !is_holding).await;
         send(to, &response);
@@ -262,6 +280,9 @@ async fn send_on(mut response: WatchResponse, watch: &ProxiedWatch, state: &Stat
 
 fn tell_progress(watch: &ProxiedWatch, state: &State, to: &Frames) {
     state.n_progress.fetch_add(1, Ordering::SeqCst);
+    if watch.is_silent(state) {
+        return;
+    }
     let mut revision = watch.sent.load(Ordering::SeqCst);
     let is_dropped = state.progress.send_if_modified(|progress| match progress {
         Progress::Dropped(0) | Progress::Correct => false,
