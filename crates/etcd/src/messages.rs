@@ -551,6 +551,13 @@ impl RequestOp {
         }
     }
 
+    /// Gives a write another lease.
+    pub fn set_lease(&mut self, id: i64) {
+        if let Some(Request::Put(put)) = &mut self.request {
+            put.lease = id;
+        }
+    }
+
     /// Deletes one key.
     pub fn delete(key: impl Into<Bytes>) -> RequestOp {
         let delete = DeleteRangeRequest {

@@ -181,6 +181,11 @@ impl Client {
         }
     }
 
+    /// The limit on a call, with all its attempts.
+    pub fn call_timeout(&self) -> Duration {
+        self.call_timeout
+    }
+
     /// The endpoints, as URLs.
     pub fn endpoints(&self) -> impl Iterator<Item = &str> {
         let members = self.cluster.members.iter();

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::space::{PendingGuard, number, revision_from, revision_of};
-use super::{Cluster, EngineParts, rejected};
+use super::{EngineParts, rejected};
 use crate::messages::{Compare, KeyValue, RequestOp, Response, TxnRequest, TxnResponse};
 
 /// How long a writer whose transaction is committed waits for the caches to show it. After that it is answered all the same:
@@ -26,6 +26,16 @@ struct Entry {
     write: Write,
     /// The write that the cache expects; none for a check.
     pending: Option<PendingGuard>,
+    /// The lease of a record that expires.
+    lease: Option<EntryLease>,
+}
+
+struct EntryLease {
+    /// Which operation of the transaction has it.
+    operation: usize,
+    seconds: u64,
+    /// Of etcd; 0 before it is granted.
+    id: i64,
 }
 
 pub(super) async fn commit(engine: &EngineParts, writes: Vec<Write>) -> CommitResult {
@@ -52,9 +62,22 @@ pub(super) async fn commit(engine: &EngineParts, writes: Vec<Write>) -> CommitRe
                 why: "its keys are in different etcd clusters",
             });
         }
-        entries.push(add(engine, cluster, write, &mut txn).await?);
+        entries.push(add(engine, write, &mut txn)?);
     }
-    let response = cached.write(operation, txn).await.map_err(rejected)?;
+    let execute = |txn| cached.write(operation, txn);
+    let response = match grant_leases(engine, &mut entries, &mut txn).await? {
+        false => execute(txn).await,
+        true => match execute(txn.clone()).await {
+            Err(error) if error.is_lease_not_found() => {
+                // Nothing was executed. A lease was revoked, or this process was suspended for longer than it lasted.
+                forget_leases(engine, &entries).await;
+                grant_leases(engine, &mut entries, &mut txn).await?;
+                execute(txn).await
+            }
+            response => response,
+        },
+    };
+    let response = response.map_err(rejected)?;
     match response.succeeded {
         true => {
             let revision = response.header.map_or(0, |header| header.revision);
@@ -74,12 +97,7 @@ fn operation(write: &Write) -> &'static str {
 }
 
 /// Adds the comparison, the operation and the read of a write to a transaction.
-async fn add(
-    engine: &EngineParts,
-    cluster: &Cluster,
-    write: Write,
-    txn: &mut TxnRequest,
-) -> Result<Entry, WriteError> {
+fn add(engine: &EngineParts, write: Write, txn: &mut TxnRequest) -> Result<Entry, WriteError> {
     let cached = engine.cached(&write.space);
     let key = cached.key(&write.key);
     let is_delete = matches!(write.change, WriteOperation::Delete(_));
@@ -97,18 +115,17 @@ async fn add(
         change,
         uses_reserve,
     } = write;
+    let mut lease = None;
     let pending = match change {
         WriteOperation::Put(draft) => {
             let encoded = engine.codec.encode(space.name(), &own_key, &draft)?;
-            let lease = match draft.expires {
-                Some(expires) => {
-                    let seconds = expires.saturating_sub(engine.now()).max(1);
-                    cluster.leases.get(&cluster.client, seconds).await?
-                }
-                None => 0,
-            };
-            txn.success
-                .push(RequestOp::put(key, encoded.bytes.clone(), lease));
+            lease = draft.expires.map(|expires| EntryLease {
+                operation: txn.success.len(),
+                seconds: expires.saturating_sub(engine.now()).max(1),
+                id: 0,
+            });
+            let put = RequestOp::put(key, encoded.bytes.clone(), 0);
+            txn.success.push(put);
             Some(cached.expect(&own_key, Some(encoded.bytes), draft, encoded.mark))
         }
         WriteOperation::Delete(draft) => {
@@ -132,7 +149,33 @@ async fn add(
             uses_reserve,
         },
         pending,
+        lease,
     })
+}
+
+/// Has every record that expires have a lease. Returns whether there is one.
+async fn grant_leases(
+    engine: &EngineParts,
+    entries: &mut [Entry],
+    txn: &mut TxnRequest,
+) -> Result<bool, WriteError> {
+    let mut leased = false;
+    for Entry { write, lease, .. } in entries {
+        let Some(lease) = lease else { continue };
+        let cached = engine.cached(&write.space);
+        lease.id = cached.leases.get(lease.seconds).await?;
+        txn.success[lease.operation].set_lease(lease.id);
+        leased = true;
+    }
+    Ok(leased)
+}
+
+/// Forgets the leases of a transaction, one of which etcd does not know.
+async fn forget_leases(engine: &EngineParts, entries: &[Entry]) {
+    for Entry { write, lease, .. } in entries {
+        let Some(lease) = lease else { continue };
+        engine.cached(&write.space).leases.forget(lease.id).await;
+    }
 }
 
 /// The records of a transaction that is committed, once the caches show them.

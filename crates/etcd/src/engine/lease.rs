@@ -1,14 +1,15 @@
-//! Leases by which records expire, shared by records that expire at about the same time.
+//! Leases by which records expire, shared by records of a keyspace that expire at about the same time.
 //!
 //! Kubernetes: one lease for at most a thousand records within `--lease-reuse-duration-seconds`, with as much on top of the
-//! time that was asked for (storage/etcd3/lease_manager.go).
+//! time that was asked for; each resource has leases of its own (storage/etcd3/lease_manager.go). The records of one have
+//! the same time to live.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_store::WriteError;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{EtcdMetrics, rejected};
 use crate::client::Client;
@@ -17,8 +18,9 @@ use crate::messages::LeaseGrantRequest;
 /// How many records share a lease.
 const MAX_RECORDS: usize = 1000;
 
-/// The leases of a cluster.
+/// The leases of a keyspace.
 pub(super) struct Leases {
+    client: Client,
     reuse: Duration,
     metrics: Arc<EtcdMetrics>,
     last: Mutex<Option<Lease>>,
@@ -31,16 +33,37 @@ struct Lease {
 }
 
 impl Leases {
-    pub(super) fn new(reuse: Duration, metrics: Arc<EtcdMetrics>) -> Leases {
+    pub(super) fn new(client: Client, reuse: Duration, metrics: Arc<EtcdMetrics>) -> Leases {
         Leases {
+            client,
             reuse,
             metrics,
             last: Mutex::default(),
         }
     }
 
-    /// A lease that lasts for `seconds` at least.
-    pub(super) async fn get(&self, client: &Client, seconds: u64) -> Result<i64, WriteError> {
+    /// A lease that lasts for `seconds` at least. Those who need a new one wait for each other, but no longer than for a
+    /// call.
+    pub(super) async fn get(&self, seconds: u64) -> Result<i64, WriteError> {
+        let limit = self.client.call_timeout();
+        let granted = timeout(limit, self.get_or_grant(seconds)).await;
+        granted.unwrap_or_else(|_| {
+            Err(WriteError::Remote {
+                message: "context deadline exceeded: no lease was granted".into(),
+                is_known: true,
+            })
+        })
+    }
+
+    /// Does not share a lease any more that etcd does not know.
+    pub(super) async fn forget(&self, id: i64) {
+        let mut last = self.last.lock().await;
+        if last.as_ref().is_some_and(|lease| lease.id == id) {
+            *last = None;
+        }
+    }
+
+    async fn get_or_grant(&self, seconds: u64) -> Result<i64, WriteError> {
         let mut last = self.last.lock().await;
         let now = Instant::now();
         let needed = now + Duration::from_secs(seconds);
@@ -57,7 +80,7 @@ impl Leases {
             ttl: i64::try_from(granted).unwrap_or(i64::MAX),
             id: 0,
         };
-        let lease = client.lease_grant(request).await.map_err(rejected)?;
+        let lease = self.client.lease_grant(request).await.map_err(rejected)?;
         if let Some(last) = &*last {
             self.metrics.lease_ended(last.n_records);
         }

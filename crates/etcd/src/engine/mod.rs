@@ -114,6 +114,7 @@ struct EngineParts {
     overrides: HashMap<String, Cluster>,
     codec: Arc<dyn Codec>,
     clock: Arc<dyn Clock>,
+    lease_reuse: Duration,
     health_timeout: Duration,
     readiness_timeout: Duration,
     is_read_only: bool,
@@ -126,7 +127,6 @@ struct EngineParts {
 /// One etcd cluster.
 struct Cluster {
     client: Client,
-    leases: Leases,
     compactor: Compactor,
     /// Whether watches answer requests for their progress truthfully.
     has_progress: Arc<AtomicBool>,
@@ -153,7 +153,6 @@ impl EtcdEngine {
             let (asked, told) = (client.clone(), has_progress.clone());
             tokio::spawn(until_closed(closed.subscribe(), ask_features(asked, told)));
             Cluster {
-                leases: Leases::new(options.lease_reuse, metrics.clone()),
                 compactor: Compactor::default(),
                 client,
                 has_progress,
@@ -170,6 +169,7 @@ impl EtcdEngine {
                 false => options.codec,
             },
             clock: options.clock,
+            lease_reuse: options.lease_reuse,
             health_timeout: options.health_timeout,
             readiness_timeout: options.readiness_timeout,
             is_read_only: options.is_read_only,
@@ -204,12 +204,9 @@ impl Engine for EtcdEngine {
         let name = feed.space().name().clone();
         let cluster = parts.cluster(&name);
         let prefix = parts.codec.prefix(&name);
-        let cached = CachedSpace::new(
-            name.clone(),
-            prefix,
-            cluster.client.clone(),
-            parts.metrics.clone(),
-        );
+        let (client, metrics) = (cluster.client.clone(), parts.metrics.clone());
+        let leases = Leases::new(client.clone(), parts.lease_reuse, metrics.clone());
+        let cached = CachedSpace::new(name.clone(), prefix, client, metrics, leases);
         let cached = Arc::new(cached);
         parts.spaces.write().insert(name, cached.clone());
         let has_progress = cluster.has_progress.clone();

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::lease::Leases;
 use super::{CATCH_UP_TIMEOUT, EtcdMetrics};
 use crate::client::{CallError, Client, ProgressRequester, Watch};
 use crate::messages::{
@@ -38,6 +39,8 @@ pub(super) struct CachedSpace {
     pub(super) prefix: String,
     client: Client,
     metrics: Arc<EtcdMetrics>,
+    /// By which its records expire.
+    pub(super) leases: Leases,
     /// Writes of this process whose events have not come yet, by key.
     pending: Mutex<HashMap<Arc<str>, Vec<Arc<PendingWrite>>>>,
     /// Asks the watch that runs for its progress.
@@ -68,12 +71,14 @@ impl CachedSpace {
         prefix: String,
         client: Client,
         metrics: Arc<EtcdMetrics>,
+        leases: Leases,
     ) -> CachedSpace {
         CachedSpace {
             name,
             prefix,
             client,
             metrics,
+            leases,
             pending: Mutex::default(),
             progress: Mutex::default(),
             lags: Notify::new(),

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use mizzen_etcd::EngineOptions;
 use mizzen_etcd::client::Client;
+use mizzen_etcd::messages::LeaseRevokeRequest;
 use mizzen_store::conformance::{self, Rig};
 use mizzen_store::{
     Codec, Draft, EncodedRecord, EncryptionError, Event, EventKind, Expect, KeyMark, ReadError,
     Revision, Store, Write, WriteError,
 };
 use mizzen_value::clock::Clock;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use crate::calls::get;
 use crate::server::{self, Cluster, Options};
 
 /// How long a test waits for what must happen.
@@ -264,6 +267,62 @@ async fn a_record_expires_by_its_lease() {
         let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
         assert_eq!(events[0].kind, EventKind::Delete);
         assert_eq!(&events[0].record.value[..], b"x");
+    }
+}
+
+/// Creates a record of a keyspace that expires after some seconds, and returns the number of its lease.
+async fn create_leased(pair: &Pair, space: &str, key: &str, seconds: u64) -> i64 {
+    let draft = Draft {
+        expires: Some(100 + seconds),
+        ..Draft::default()
+    };
+    let write = Write::put(&pair.one.keyspace(space), key, Expect::Absent, draft);
+    pair.one.commit_one(write).await.unwrap();
+    let client = pair.cluster.client();
+    let read = client.range(get(&format!("/test/{space}/{key}"))).await;
+    read.unwrap().kvs[0].lease
+}
+
+#[tokio::test]
+async fn leases_are_shared_within_a_keyspace_and_renewed_when_etcd_forgets_them() {
+    for pair in pairs(Options::default()).await {
+        let first = create_leased(&pair, "things", "a", 3_600).await;
+        // Records of another keyspace, with a time to live that is too short to be shared.
+        let [other, next] = ["a", "b"].map(|key| create_leased(&pair, "others", key, 15));
+        let (other, next) = (other.await, next.await);
+        assert!(other != first && next != other);
+        assert_eq!(create_leased(&pair, "things", "b", 3_600).await, first);
+        let client = pair.cluster.client();
+        let revoke = LeaseRevokeRequest { id: first };
+        client.lease_revoke(revoke).await.unwrap();
+        let second = create_leased(&pair, "things", "c", 3_600).await;
+        assert!(second != first && second != 0);
+        assert_eq!(create_leased(&pair, "things", "d", 3_600).await, second);
+    }
+}
+
+#[tokio::test]
+async fn waiting_for_a_lease_of_an_etcd_that_hangs_takes_no_longer_than_a_call() {
+    for etcd in server::installed().into_iter().take(1) {
+        let cluster = etcd.start(Options::default()).await;
+        let limit = Duration::from_secs(1);
+        let store = store(cluster.client().with_call_timeout(limit));
+        let space = store.keyspace("things");
+        store.filled().await;
+        cluster.pause(0);
+        let began = Instant::now();
+        let put = |key| {
+            let draft = Draft {
+                expires: Some(3_700),
+                ..Draft::default()
+            };
+            store.commit_one(Write::put(&space, key, Expect::Absent, draft))
+        };
+        for refused in join_all(["a", "b", "c", "d"].map(put)).await {
+            refused.unwrap_err();
+        }
+        assert!(began.elapsed() < 2 * limit, "{:?}", began.elapsed());
+        cluster.resume(0);
     }
 }
 
