@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use http::header;
 use mizzen_registry::{BoxFuture, EngineCheck, Health};
 use mizzen_value::json::quote;
@@ -197,15 +198,6 @@ type Own = (&'static str, fn(&ServerParts) -> Result<(), String>);
 
 const PING: Own = ("ping", |_| Ok(()));
 const LOG: Own = ("log", |_| Ok(()));
-/// The store's checks have kube-apiserver's names. A full disk fails readiness alone: a restart
-/// would not help.
-const STORE: Own = ("etcd", store_has_not_failed);
-const STORE_READINESS: Own = ("etcd-readiness", |server| {
-    match server.registry.store().health() {
-        Health::Full(problem) => Err(format!("the store is full: {problem}")),
-        _ => store_has_not_failed(server),
-    }
-});
 /// `Server::start` starts what follows the store, after a first full read.
 const INFORMERS: Own = ("informer-sync", |server| {
     match server.boot_sequence.is_complete(START[1]) {
@@ -218,15 +210,70 @@ const SHUTDOWN: Own = ("shutdown", |server| match server.is_leaving() {
     false => Ok(()),
 });
 
-fn store_has_not_failed(server: &ServerParts) -> Result<(), String> {
-    match server.registry.store().health() {
-        Health::Failed(problem) => Err(format!("the store has failed: {problem}")),
-        _ => Ok(()),
+/// A check of the store, or of one of the clusters that have its data. They have kube-apiserver's names
+/// (server/options/etcd.go, addEtcdHealthEndpoint).
+struct StoreCheck {
+    name: String,
+    check: EngineCheck,
+    cluster: usize,
+}
+
+impl StoreCheck {
+    fn new(check: EngineCheck, cluster: usize) -> StoreCheck {
+        let name = match (check, cluster.checked_sub(1)) {
+            (EngineCheck::Health, None) => "etcd".into(),
+            (EngineCheck::Health, Some(number)) => format!("etcd-override-{number}"),
+            (EngineCheck::Readiness, None) => "etcd-readiness".into(),
+            (EngineCheck::Readiness, Some(number)) => format!("etcd-override-readiness-{number}"),
+        };
+        StoreCheck {
+            name,
+            check,
+            cluster,
+        }
+    }
+
+    /// All of a store.
+    fn all(server: &ServerParts, endpoint: HealthEndpoint) -> Vec<StoreCheck> {
+        let kinds = match endpoint {
+            HealthEndpoint::Readyz => &[EngineCheck::Health, EngineCheck::Readiness][..],
+            HealthEndpoint::Healthz | HealthEndpoint::Livez => &[EngineCheck::Health],
+        };
+        let of_cluster = |cluster| {
+            kinds
+                .iter()
+                .map(move |kind| StoreCheck::new(*kind, cluster))
+        };
+        let n_clusters = server.registry.store().n_clusters();
+        (0..n_clusters).flat_map(of_cluster).collect()
+    }
+
+    /// The group with which it is excluded.
+    fn group(&self) -> &'static str {
+        match self.check {
+            EngineCheck::Health => "etcd",
+            EngineCheck::Readiness => "etcd-readiness",
+        }
+    }
+
+    async fn run(&self, server: &ServerParts) -> Result<(), String> {
+        let store = server.registry.store();
+        match (store.health(), self.check) {
+            (Health::Failed(problem), _) => return Err(format!("the store has failed: {problem}")),
+            // A full disk fails readiness alone: a restart would not help.
+            (Health::Full(problem), EngineCheck::Readiness) => {
+                return Err(format!("the store is full: {problem}"));
+            }
+            _ => {}
+        }
+        let checked = store.check(self.check, self.cluster).await;
+        checked.map_err(|error| error.to_string())
     }
 }
 
 enum EndpointCheck<'a> {
     Own(Own),
+    Store(StoreCheck),
     Boot(&'static str),
     Outside(&'a dyn HealthCheck),
     OfComponent(Arc<dyn HealthCheck>),
@@ -236,23 +283,26 @@ impl EndpointCheck<'_> {
     fn name(&self) -> &str {
         match self {
             EndpointCheck::Own((name, _)) | EndpointCheck::Boot(name) => name,
+            EndpointCheck::Store(check) => &check.name,
             EndpointCheck::Outside(check) => check.name(),
             EndpointCheck::OfComponent(check) => check.name(),
         }
     }
 
+    /// The name with which it is excluded: its own, or that of its group.
+    fn excluded_with<'e>(&self, excluded: &BTreeSet<&'e str>) -> Option<&'e str> {
+        let group = match self {
+            EndpointCheck::Store(check) => check.group(),
+            _ => self.name(),
+        };
+        let found = excluded.get(self.name()).or_else(|| excluded.get(group));
+        found.copied()
+    }
+
     async fn run(&self, server: &ServerParts) -> Result<(), String> {
         match self {
-            EndpointCheck::Own((name, check)) => {
-                check(server)?;
-                let check = match *name {
-                    name if name == STORE.0 => EngineCheck::Health,
-                    name if name == STORE_READINESS.0 => EngineCheck::Readiness,
-                    _ => return Ok(()),
-                };
-                let checked = server.registry.store().check(check).await;
-                checked.map_err(|error| error.to_string())
-            }
+            EndpointCheck::Own((_, check)) => check(server),
+            EndpointCheck::Store(check) => check.run(server).await,
             EndpointCheck::Boot(name) if server.boot_sequence.is_complete(name) => Ok(()),
             EndpointCheck::Boot(_) => Err("not finished".into()),
             EndpointCheck::Outside(check) => check.check().await,
@@ -287,10 +337,8 @@ fn checks(server: &ServerParts, endpoint: HealthEndpoint) -> Vec<EndpointCheck<'
         .into_iter()
         .chain(early)
         .collect();
-    checks.push(EndpointCheck::Own(STORE));
-    if endpoint == HealthEndpoint::Readyz {
-        checks.push(EndpointCheck::Own(STORE_READINESS));
-    }
+    let store = StoreCheck::all(server, endpoint).into_iter();
+    checks.extend(store.map(EndpointCheck::Store));
     checks.extend(late);
     if endpoint == HealthEndpoint::Readyz {
         checks.push(EndpointCheck::Own(INFORMERS));
@@ -349,6 +397,26 @@ pub(crate) async fn serve_health(
     }
 }
 
+/// What became of a check.
+enum Outcome<'a> {
+    /// It was not run, because of this name.
+    Excluded(&'a str),
+    Checked(Result<(), String>),
+}
+
+/// Runs all checks that are not excluded at the same time, so that those that wait for etcd wait together.
+async fn run_all<'e>(
+    checks: &[EndpointCheck<'_>],
+    excluded: &BTreeSet<&'e str>,
+    server: &ServerParts,
+) -> Vec<Outcome<'e>> {
+    let run = async |check: &EndpointCheck<'_>| match check.excluded_with(excluded) {
+        Some(name) => Outcome::Excluded(name),
+        None => Outcome::Checked(check.run(server).await),
+    };
+    join_all(checks.iter().map(run)).await
+}
+
 async fn report(
     endpoint: HealthEndpoint,
     checks: &[EndpointCheck<'_>],
@@ -359,14 +427,19 @@ async fn report(
     let excluded: BTreeSet<&str> = query.all("exclude").into_iter().collect();
     let mut unknown = excluded.clone();
     let (mut lines, mut failed) = (String::new(), Vec::new());
-    for check in checks {
+    for (check, outcome) in checks.iter().zip(run_all(checks, &excluded, server).await) {
         let name = check.name();
-        if excluded.contains(name) {
-            unknown.remove(name);
-            lines += &format!("[+]{name} excluded: ok\n");
-            continue;
-        }
-        let result = check.run(server).await;
+        let result = match outcome {
+            Outcome::Excluded(with) => {
+                unknown.remove(with);
+                lines += &match with == name {
+                    true => format!("[+]{name} excluded: ok\n"),
+                    false => format!("[+]{name} excluded with {with}: ok\n"),
+                };
+                continue;
+            }
+            Outcome::Checked(result) => result,
+        };
         server
             .metrics
             .health_checks

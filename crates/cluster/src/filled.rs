@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use mizzen_store::{EngineCheck, Store};
 use tokio::time::timeout;
 
@@ -10,8 +11,9 @@ pub(crate) async fn filled_within(store: &Store, limit: Duration) -> Result<(), 
     if timeout(limit, store.filled()).await.is_ok() {
         return Ok(());
     }
-    let why = match store.check(EngineCheck::Health).await {
-        Ok(()) => "it is slow".into(),
+    let check = |cluster| store.check(EngineCheck::Health, cluster);
+    let why = match try_join_all((0..store.n_clusters()).map(check)).await {
+        Ok(_) => "it is slow".into(),
         Err(error) => error.to_string(),
     };
     let seconds = limit.as_secs();

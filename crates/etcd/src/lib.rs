@@ -34,4 +34,4 @@ pub mod client;
 mod engine;
 pub mod messages;
 
-pub use engine::{EngineOptions, EtcdMetrics, engine, store};
+pub use engine::{ClusterOverride, EngineOptions, EtcdMetrics, engine, store};

@@ -81,8 +81,13 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Whether reads and writes are answered now.
-    fn check(&self, _check: EngineCheck) -> BoxFuture<'_, Result<(), ReadError>> {
+    /// How many clusters of servers have the data. The first one has what no other is said to have.
+    fn n_clusters(&self) -> usize {
+        1
+    }
+
+    /// Whether reads and writes are answered now by one of its clusters.
+    fn check(&self, _check: EngineCheck, _cluster: usize) -> BoxFuture<'_, Result<(), ReadError>> {
         Box::pin(future::ready(Ok(())))
     }
 

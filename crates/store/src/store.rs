@@ -206,9 +206,14 @@ impl Store {
         self.0.engine.is_shared()
     }
 
-    /// Whether reads and writes are answered now.
-    pub async fn check(&self, check: EngineCheck) -> Result<(), ReadError> {
-        self.0.engine.check(check).await
+    /// How many clusters of servers have the data, each of which can be checked.
+    pub fn n_clusters(&self) -> usize {
+        self.0.engine.n_clusters()
+    }
+
+    /// Whether reads and writes are answered now by one of the clusters.
+    pub async fn check(&self, check: EngineCheck, cluster: usize) -> Result<(), ReadError> {
+        self.0.engine.check(check, cluster).await
     }
 
     /// The latest revision that readers can see. A snapshot taken after this call shows at least this revision.

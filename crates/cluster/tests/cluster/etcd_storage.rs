@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use mizzen_etcd::messages::{KeyValue, RangeRequest};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::Client;
 use crate::etcd_server::{Cluster, Options, TlsFiles, installed};
@@ -108,13 +108,16 @@ async fn an_override_stores_a_resource_in_another_etcd_and_nowhere_else() {
             program.start(Options::default()),
             program.start(Options::default())
         );
+        let endpoint = other.endpoint(0);
+        let overrides = format!(
+            "--etcd-servers-overrides=/events#{endpoint},coordination.k8s.io/leases#{endpoint}"
+        );
         let home = Home::on_disk()
             .with("--etcd-servers")
             .with(main.endpoint(0))
-            .with(format!(
-                "--etcd-servers-overrides=/events#{}",
-                other.endpoint(0)
-            ));
+            .with(overrides)
+            .with("--etcd-healthcheck-timeout=1s")
+            .with("--etcd-readycheck-timeout=1s");
         let server = home.start().await;
         let client = server.admin().await;
         create_config_map(&client, "a").await;
@@ -123,7 +126,7 @@ async fn an_override_stores_a_resource_in_another_etcd_and_nowhere_else() {
         assert_eq!(events.next_name().await, "ADDED a.1");
 
         let key = "/registry/events/default/a.1";
-        assert_eq!(names(&keys(&other, "/registry/").await), [key]);
+        assert_eq!(names(&keys(&other, "/registry/events/").await), [key]);
         assert!(keys(&main, "/registry/events/").await.is_empty());
         let config_map = "/registry/configmaps/default/a";
         assert_eq!(
@@ -139,8 +142,47 @@ async fn an_override_stores_a_resource_in_another_etcd_and_nowhere_else() {
         client.get(&format!("{EVENTS}/a.1")).await.expect(200);
         let own = format!("{EVENTS}/a.1");
         client.call("DELETE", &own, "").await.expect(200);
-        assert!(keys(&other, "/registry/").await.is_empty());
+        assert!(keys(&other, "/registry/events/").await.is_empty());
+        check_health_of_override(&client, &main, &other).await;
     }
+}
+
+/// Each etcd has checks of its own, which wait for it at the same time.
+async fn check_health_of_override(client: &Client, main: &Cluster, other: &Cluster) {
+    let checks = async |path: &str, code| {
+        let page = client.get(path).await.expect(code).text();
+        let lines = page.lines().filter(|line| line.contains("]etcd"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    other.pause(0);
+    let expected = ["[+]etcd ok", "[-]etcd-override-0 failed: reason withheld"];
+    assert_eq!(checks("/livez", 500).await, expected);
+    let alone = "/readyz?verbose&exclude=etcd-override-0&exclude=etcd-override-readiness-0";
+    let expected = [
+        "[+]etcd ok",
+        "[+]etcd-readiness ok",
+        "[+]etcd-override-0 excluded: ok",
+        "[+]etcd-override-readiness-0 excluded: ok",
+    ];
+    assert_eq!(checks(alone, 200).await, expected);
+    let groups = "/readyz?verbose&exclude=etcd&exclude=etcd-readiness";
+    let expected = [
+        "[+]etcd excluded: ok",
+        "[+]etcd-readiness excluded: ok",
+        "[+]etcd-override-0 excluded with etcd: ok",
+        "[+]etcd-override-readiness-0 excluded with etcd-readiness: ok",
+    ];
+    assert_eq!(checks(groups, 200).await, expected);
+    main.pause(0);
+    let began = Instant::now();
+    let failed = checks("/readyz", 500).await;
+    assert!(failed.len() == 4 && failed.iter().all(|line| line.starts_with("[-]")));
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "one after another"
+    );
+    main.resume(0);
+    other.resume(0);
 }
 
 /// What etcd says of a lease, by its gateway of JSON.
@@ -204,9 +246,7 @@ async fn n_fetched(client: &Client) -> u64 {
     let metrics = client.get("/metrics").await.expect(200).text();
     let family = "apiserver_storage_list_fetched_objects_total";
     let series = format!("{family}{{group=\"\",resource=\"configmaps\"}} ");
-    let count = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(&*series));
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&*series));
     count.expect("it was listed").parse().unwrap()
 }
 

@@ -31,8 +31,7 @@ pub(super) async fn compact(engine: &EngineParts) -> bool {
     if engine.is_read_only {
         return is_done;
     }
-    let clusters = std::iter::once(&engine.main).chain(engine.overrides.values());
-    for cluster in clusters {
+    for cluster in &engine.clusters {
         match compact_one(cluster).await {
             Ok(done) => is_done |= done,
             // Another server was faster.

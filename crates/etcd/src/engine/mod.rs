@@ -18,7 +18,7 @@ mod metrics;
 mod read;
 mod space;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -54,8 +54,10 @@ pub struct EngineOptions {
     pub clock: Arc<dyn Clock>,
     /// How much of the past each keyspace remembers.
     pub window: WindowLimits,
-    /// Keyspaces that are in another etcd cluster.
-    pub overrides: BTreeMap<String, Client>,
+    /// Keyspaces that are in other etcd clusters.
+    ///
+    /// Kubernetes: `--etcd-servers-overrides`.
+    pub overrides: Vec<ClusterOverride>,
     /// How long one lease is shared by records that expire at about the same time.
     ///
     /// Kubernetes: `--lease-reuse-duration-seconds`.
@@ -78,6 +80,15 @@ pub struct EngineOptions {
     pub metrics: Arc<EtcdMetrics>,
 }
 
+/// Keyspaces that are in an etcd cluster of their own.
+#[derive(Debug)]
+pub struct ClusterOverride {
+    /// Their names.
+    pub spaces: Vec<String>,
+    /// The client of the cluster.
+    pub client: Client,
+}
+
 impl EngineOptions {
     /// The defaults of upstream.
     pub fn new(codec: Arc<dyn Codec>, clock: Arc<dyn Clock>) -> EngineOptions {
@@ -85,7 +96,7 @@ impl EngineOptions {
             codec,
             clock,
             window: WindowLimits::default(),
-            overrides: BTreeMap::new(),
+            overrides: Vec::new(),
             lease_reuse: Duration::from_secs(60),
             health_timeout: Duration::from_secs(2),
             readiness_timeout: Duration::from_secs(2),
@@ -110,8 +121,10 @@ pub fn engine(client: Client, options: EngineOptions) -> Box<dyn Engine> {
 struct EtcdEngine(Arc<EngineParts>);
 
 struct EngineParts {
-    main: Cluster,
-    overrides: HashMap<String, Cluster>,
+    /// The first one has all keyspaces that no other one has.
+    clusters: Vec<Cluster>,
+    /// Which cluster has a keyspace, unless the first one has it.
+    overrides: HashMap<String, usize>,
     codec: Arc<dyn Codec>,
     clock: Arc<dyn Clock>,
     lease_reuse: Duration,
@@ -136,19 +149,13 @@ impl EtcdEngine {
     fn new(client: Client, options: EngineOptions) -> EtcdEngine {
         let closed = watch::Sender::new(false);
         let metrics = options.metrics.clone();
-        let mut n_clusters = 0;
-        let mut cluster = |client: Client| {
+        let cluster = |(number, client): (usize, Client)| {
             if !options.size_interval.is_zero() {
                 let metrics = metrics.clone();
-                let size = metrics::follow_size(
-                    client.clone(),
-                    n_clusters,
-                    metrics,
-                    options.size_interval,
-                );
+                let size =
+                    metrics::follow_size(client.clone(), number, metrics, options.size_interval);
                 tokio::spawn(until_closed(closed.subscribe(), size));
             }
-            n_clusters += 1;
             let has_progress = Arc::new(AtomicBool::new(false));
             let (asked, told) = (client.clone(), has_progress.clone());
             tokio::spawn(until_closed(closed.subscribe(), ask_features(asked, told)));
@@ -158,12 +165,14 @@ impl EtcdEngine {
                 has_progress,
             }
         };
-        let overrides = options.overrides.into_iter();
+        let (mut clients, mut overrides) = (vec![client], HashMap::new());
+        for ClusterOverride { spaces, client } in options.overrides {
+            overrides.extend(spaces.into_iter().map(|space| (space, clients.len())));
+            clients.push(client);
+        }
         EtcdEngine(Arc::new(EngineParts {
-            main: cluster(client),
-            overrides: overrides
-                .map(|(space, client)| (space, cluster(client)))
-                .collect(),
+            clusters: clients.into_iter().enumerate().map(cluster).collect(),
+            overrides,
             codec: match options.codec.may_block() {
                 true => Arc::new(BlockingCodec(options.codec)),
                 false => options.codec,
@@ -183,7 +192,8 @@ impl EtcdEngine {
 impl EngineParts {
     /// The cluster in which the keys of a keyspace are.
     fn cluster(&self, space: &str) -> &Cluster {
-        self.overrides.get(space).unwrap_or(&self.main)
+        let number = self.overrides.get(space).copied();
+        &self.clusters[number.unwrap_or_default()]
     }
 
     fn cached(&self, space: &Keyspace) -> Arc<CachedSpace> {
@@ -266,19 +276,19 @@ impl Engine for EtcdEngine {
         self.0.codec.mark(space) != record.mark()
     }
 
-    fn check(&self, check: EngineCheck) -> BoxFuture<'_, Result<(), ReadError>> {
+    fn n_clusters(&self) -> usize {
+        self.0.clusters.len()
+    }
+
+    fn check(&self, check: EngineCheck, cluster: usize) -> BoxFuture<'_, Result<(), ReadError>> {
+        let client = &self.0.clusters[cluster].client;
         let limit = match check {
             EngineCheck::Health => self.0.health_timeout,
             EngineCheck::Readiness => self.0.readiness_timeout,
         };
         Box::pin(async move {
             let prefix = self.0.codec.prefix("");
-            let clusters = std::iter::once(&self.0.main).chain(self.0.overrides.values());
-            for cluster in clusters {
-                let checked = cluster.client.health(&prefix, limit).await;
-                checked.map_err(unavailable)?;
-            }
-            Ok(())
+            client.health(&prefix, limit).await.map_err(unavailable)
         })
     }
 

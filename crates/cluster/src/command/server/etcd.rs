@@ -1,14 +1,13 @@
 //! Which etcd cluster has the objects, and how they lie in it.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use mizzen_apiserver::clock::WallClock;
 use mizzen_encryption::{EncryptedCodec, Encryption};
-use mizzen_etcd::EngineOptions;
 use mizzen_etcd::client::{Client, Config, ConfigError};
+use mizzen_etcd::{ClusterOverride, EngineOptions};
 use mizzen_object::Kind;
 use mizzen_registry::{Codec, StorageCodec, Store};
 
@@ -61,9 +60,10 @@ impl EtcdArgs {
 
     /// The store in etcd. Must be called within a tokio runtime.
     pub(crate) fn store(&self, options: EngineOptions) -> Result<Store, ConfigError> {
-        let mut overrides = BTreeMap::new();
-        for EtcdOverride { space, servers } in &self.etcd_servers_overrides {
-            overrides.insert(space.clone(), self.connect(servers)?);
+        let mut overrides = Vec::new();
+        for (servers, spaces) in by_servers(&self.etcd_servers_overrides) {
+            let client = self.connect(servers)?;
+            overrides.push(ClusterOverride { spaces, client });
         }
         let options = EngineOptions {
             overrides,
@@ -107,6 +107,25 @@ impl EtcdArgs {
     }
 }
 
+/// The keyspaces of each cluster that overrides name, in the order of the overrides. The same servers in another order are
+/// the same cluster, as in upstream's health checks (server/options/etcd.go).
+fn by_servers(overrides: &[EtcdOverride]) -> Vec<(&[String], Vec<String>)> {
+    let sorted = |servers: &[String]| {
+        let mut servers = servers.to_vec();
+        servers.sort();
+        servers
+    };
+    let mut clusters: Vec<(&[String], Vec<String>)> = Vec::new();
+    for EtcdOverride { space, servers } in overrides {
+        let same = |(known, _): &&mut (&[String], _)| sorted(known) == sorted(servers);
+        match clusters.iter_mut().find(same) {
+            Some((_, spaces)) => spaces.push(space.clone()),
+            None => clusters.push((servers, vec![space.clone()])),
+        }
+    }
+    clusters
+}
+
 /// Parses `GROUP/RESOURCE#URL;URL`. The core group is empty: `/events#http://…`.
 fn parse_override(text: &str) -> Result<EtcdOverride, String> {
     let malformed = || {
@@ -140,6 +159,19 @@ mod tests {
             parse_override("/events#http://a:1").unwrap().space,
             "events"
         );
+    }
+
+    #[test]
+    fn overrides_with_the_same_servers_are_one_cluster() {
+        let parsed = [
+            "a/x#http://1:1;http://2:1",
+            "/y#http://3:1",
+            "/z#http://2:1;http://1:1",
+        ];
+        let parsed = parsed.map(|text| parse_override(text).unwrap());
+        let clusters = by_servers(&parsed);
+        let spaces: Vec<_> = clusters.iter().map(|(_, spaces)| &spaces[..]).collect();
+        assert_eq!(spaces, [&["a/x", "z"][..], &["y"]]);
     }
 
     #[test]
