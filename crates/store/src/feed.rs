@@ -17,6 +17,12 @@ pub struct Feed {
     unbounded_bytes: u64,
 }
 
+/// All records of a keyspace at one revision, which is built record by record.
+pub struct Replacement {
+    before: Arc<KeyspaceState>,
+    state: KeyspaceState,
+}
+
 /// A change of one key.
 pub struct FeedChange {
     /// The key within the keyspace.
@@ -44,33 +50,20 @@ impl Feed {
         &self.space
     }
 
-    /// Replaces all records by those at `revision`. A record of the same key and revision is kept as it is. What happened
-    /// in between is not known, so that watches from before get [`Expired`](crate::Expired).
-    ///
-    /// `records` are in the order of their keys; `decode` makes the draft of one that is new.
-    pub fn replace<T>(
-        &mut self,
-        revision: Revision,
-        records: impl IntoIterator<Item = (Arc<str>, Revision, T)>,
-        mut decode: impl FnMut(&str, T) -> (Draft, KeyMark),
-    ) {
+    /// Begins to replace all records by those at `revision`.
+    pub fn begin_replacement(&self, revision: Revision) -> Replacement {
         let before = self.space.state();
         let mut state = KeyspaceState::empty(revision);
         state.superseded = before.superseded + before.bytes;
         state.n_changes = before.n_changes;
-        for (key, at, content) in records {
-            let record = match before.get(&key).filter(|record| record.revision == at) {
-                Some(record) => record.clone(),
-                None => {
-                    let (mut draft, mark) = decode(&key, content);
-                    draft.sort_terms();
-                    let terms = state.intern(&draft.terms);
-                    Arc::new(Record::stamped(key, at, terms, draft).marked(mark))
-                }
-            };
-            state.n_changes += 1;
-            state.insert(record);
-        }
+        Replacement { before, state }
+    }
+
+    /// Replaces all records. What happened in between is not known, so that watches from before get
+    /// [`Expired`](crate::Expired).
+    pub fn replace(&mut self, replacement: Replacement) {
+        let Replacement { before, state } = replacement;
+        let revision = state.revision;
         self.spaces.ledger().advance_to(revision);
         let turn = self.space.ledger().turn();
         let replaced = self.space.restart(Arc::new(state), revision);
@@ -114,6 +107,30 @@ impl Feed {
             self.spaces.bound_windows();
             self.unbounded_bytes = 0;
         }
+    }
+}
+
+impl Replacement {
+    /// Adds a record. One of the same key and revision that was there before is kept as it is; else `decode` makes the draft.
+    pub fn add(
+        &mut self,
+        key: Arc<str>,
+        revision: Revision,
+        decode: impl FnOnce(&str) -> (Draft, KeyMark),
+    ) {
+        let known = self.before.get(&key);
+        let record = match known.filter(|record| record.revision == revision) {
+            Some(record) => record.clone(),
+            None => {
+                let (mut draft, mark) = decode(&key);
+                draft.sort_terms();
+                let terms = self.state.intern(&draft.terms);
+                Arc::new(Record::stamped(key, revision, terms, draft).marked(mark))
+            }
+        };
+        self.state.n_changes += 1;
+        // The revision of the state is that of the list.
+        self.state.insert(record);
     }
 }
 

@@ -64,7 +64,7 @@ pub use codec::{Codec, EncodedRecord};
 pub use disk::{CreatedRecord, backup, create};
 pub use encryption::{EncryptedContent, EncryptionError, Encryptor, KeyMark};
 pub use engine::{BoxFuture, CommitResult, Engine, EngineCheck, ReadError};
-pub use feed::{Feed, FeedChange};
+pub use feed::{Feed, FeedChange, Replacement};
 pub use health::{Health, WriteFailures};
 pub use journal::{AppendError, Journal, JournalEntry, LiveRecords, Saved};
 pub use keyspace::{Keyspace, KeyspaceStats};

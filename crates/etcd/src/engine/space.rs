@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mizzen_store::{Codec, Draft, Event, Feed, FeedChange, KeyMark, Record, Revision};
+use mizzen_store::{Codec, Draft, Event, Feed, FeedChange, KeyMark, Record, Replacement, Revision};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -24,6 +25,9 @@ use crate::messages::{
 ///
 /// Kubernetes: the first page of the watch cache's list has 10,000 (storage/cacher/lister_watcher.go).
 const PAGE: i64 = 10_000;
+
+/// How many records of a page are decoded until other tasks run.
+const DECODED_AT_ONCE: usize = 100;
 
 /// How many values are read by their keys at once. etcd refuses more than 128 unless it is told (`--max-txn-ops`).
 const BATCH: usize = 100;
@@ -285,18 +289,42 @@ impl Filler {
 
     /// Replaces what the keyspace has by what etcd has.
     async fn list(&mut self) -> Result<(), CallError> {
-        let (revision, kvs) = list(&self.cached, "", 0, false).await?;
-        self.pause = FIRST_PAUSE;
-        let (cached, codec) = (&self.cached, &self.codec);
-        let space = self.feed.space().name().clone();
-        let records = kvs.into_iter().filter_map(|kv| {
-            let key = cached.own_key(&kv)?.into();
-            Some((key, revision_of(&kv), kv.value))
-        });
-        self.feed.replace(revision, records, |key, value| {
-            codec.decode(&space, key, &value)
-        });
+        let cached = self.cached.clone();
+        let mut pages = Pages::new(&cached, "", 0, false);
+        let mut replacement = None;
+        loop {
+            let page = match pages.next().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) if error.is_deadline_exceeded() && pages.halve() => {
+                    debug!(resource = %cached.name, limit = pages.request.limit, "a page of etcd takes too long, reading smaller ones");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            self.pause = FIRST_PAUSE;
+            let begin = || self.feed.begin_replacement(pages.revision());
+            let replacement = replacement.get_or_insert_with(begin);
+            self.add_page(replacement, page).await;
+        }
+        if let Some(replacement) = replacement {
+            self.feed.replace(replacement);
+        }
         Ok(())
+    }
+
+    /// Adds the records of a page, and lets other tasks run meanwhile.
+    async fn add_page(&self, replacement: &mut Replacement, page: Vec<KeyValue>) {
+        let space = self.feed.space().name();
+        for (index, kv) in page.into_iter().enumerate() {
+            if let Some(key) = self.cached.own_key(&kv) {
+                let decode = |key: &str| self.codec.decode(space, key, &kv.value);
+                replacement.add(key.into(), revision_of(&kv), decode);
+            }
+            if (index + 1) % DECODED_AT_ONCE == 0 {
+                yield_now().await;
+            }
+        }
     }
 
     /// Follows all changes after the revision of the keyspace, until the watch breaks.
@@ -393,36 +421,82 @@ impl PendingWrite {
     }
 }
 
-/// The keys of a keyspace that begin with `prefix`, at `revision`, or at the latest one if that is 0, page by page.
+/// The keys of a keyspace that begin with `prefix`, at `revision`, or at the latest one if that is 0.
 pub(super) async fn list(
     cached: &CachedSpace,
     prefix: &str,
     revision: i64,
     keys_only: bool,
 ) -> Result<(Revision, Vec<KeyValue>), CallError> {
-    let mut kvs: Vec<KeyValue> = Vec::new();
-    let mut request = RangeRequest {
-        limit: PAGE,
-        revision,
-        keys_only,
-        ..cached.range(prefix)
-    };
-    let operation = if keys_only { "listOnlyKeys" } else { "list" };
-    loop {
-        let page = cached.read(operation, request.clone()).await?;
-        if request.revision == 0 {
-            request.revision = page.header.map_or(0, |header| header.revision);
+    let mut pages = Pages::new(cached, prefix, revision, keys_only);
+    let mut kvs = Vec::new();
+    while let Some(page) = pages.next().await? {
+        kvs.extend(page);
+    }
+    Ok((pages.revision(), kvs))
+}
+
+/// A list at one revision, page by page.
+struct Pages<'a> {
+    cached: &'a CachedSpace,
+    operation: &'static str,
+    /// Of the next page.
+    request: RangeRequest,
+    n_read: usize,
+    is_done: bool,
+}
+
+impl Pages<'_> {
+    fn new<'a>(cached: &'a CachedSpace, prefix: &str, revision: i64, keys_only: bool) -> Pages<'a> {
+        Pages {
+            cached,
+            operation: if keys_only { "listOnlyKeys" } else { "list" },
+            request: RangeRequest {
+                limit: PAGE,
+                revision,
+                keys_only,
+                ..cached.range(prefix)
+            },
+            n_read: 0,
+            is_done: false,
         }
-        let more = page.more && !page.kvs.is_empty();
-        kvs.extend(page.kvs);
-        match kvs.last().filter(|_| more) {
+    }
+
+    /// The revision of the list, which the first page tells.
+    fn revision(&self) -> Revision {
+        revision_from(self.request.revision)
+    }
+
+    /// The next page; none after the last one. After an error it can be read again.
+    async fn next(&mut self) -> Result<Option<Vec<KeyValue>>, CallError> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let (cached, began) = (self.cached, Instant::now());
+        let page = cached.read(self.operation, self.request.clone()).await?;
+        if began.elapsed() < cached.client.call_timeout() / 4 {
+            self.request.limit = (self.request.limit * 2).min(PAGE);
+        }
+        if self.request.revision == 0 {
+            self.request.revision = page.header.map_or(0, |header| header.revision);
+        }
+        self.n_read += page.kvs.len();
+        match page.kvs.last().filter(|_| page.more) {
             // The key that follows immediately.
-            Some(last) => request.key = [&last.key[..], &[0]].concat().into(),
+            Some(last) => self.request.key = [&last.key[..], &[0]].concat().into(),
             None => {
-                cached.metrics.listed(&cached.name, kvs.len());
-                return Ok((revision_from(request.revision), kvs));
+                self.is_done = true;
+                cached.metrics.listed(&cached.name, self.n_read);
             }
         }
+        Ok(Some(page.kvs))
+    }
+
+    /// Halves the next page. Returns whether it had more than one key.
+    fn halve(&mut self) -> bool {
+        let has_several = self.request.limit > 1;
+        self.request.limit = (self.request.limit / 2).max(1);
+        has_several
     }
 }
 

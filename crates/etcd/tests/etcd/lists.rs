@@ -3,13 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use mizzen_etcd::client::Client;
+use bytes::Bytes;
+use mizzen_etcd::client::{Client, Config};
 use mizzen_etcd::{EngineOptions, EtcdMetrics};
 use mizzen_metrics::Families;
-use mizzen_store::{Draft, Expect, Revision, Snapshot, Store, Write};
+use mizzen_store::{
+    Codec, Draft, EncodedRecord, EncryptionError, Expect, KeyMark, Revision, Snapshot, Store, Write,
+};
+use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use crate::engine::{PlainCodec, Still};
+use crate::progress_proxy::ProgressProxy;
 use crate::server::{self, Cluster, Options};
 
 /// More than are read by their keys at once, twice.
@@ -118,6 +126,82 @@ async fn a_list_reads_the_keys_of_its_part_and_the_values_that_are_missing() {
             assert_eq!(values(&snapshot, "b/"), ["few", "few"]);
             assert_eq!(read(), [N_KEYS + 2 + n_missing, n_reads], "{value}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_keyspace_is_filled_in_pages_that_come_in_time() {
+    for etcd in server::installed().into_iter().take(1) {
+        let cluster = etcd.start(Options::default()).await;
+        let (writer, _) = store(cluster.client());
+        let keys: Vec<String> = (0..40).map(|n| format!("a/{n:02}")).collect();
+        put_all(&writer, &keys, "value").await;
+        let proxy = ProgressProxy::start(&cluster.endpoint(0), "3.5.13").await;
+        proxy.limit_pages(30);
+        let config = Config {
+            endpoints: vec![proxy.endpoint.clone()],
+            ..cluster.config()
+        };
+        let client = Client::connect(config).expect("a good configuration");
+        let (slow, _) = store(client.with_call_timeout(Duration::from_millis(200)));
+        let space = slow.keyspace("things");
+        let filled = timeout(Duration::from_secs(30), slow.filled()).await;
+        filled.expect("it is filled in small pages");
+        assert_eq!(values(&space.snapshot(), ""), vec!["value"; 40]);
+    }
+}
+
+/// Counts what it decodes.
+#[derive(Debug, Default)]
+struct CountingCodec(AtomicUsize);
+
+impl Codec for CountingCodec {
+    fn prefix(&self, space: &str) -> String {
+        PlainCodec.prefix(space)
+    }
+
+    fn encode(
+        &self,
+        space: &str,
+        key: &str,
+        draft: &Draft,
+    ) -> Result<EncodedRecord, EncryptionError> {
+        PlainCodec.encode(space, key, draft)
+    }
+
+    fn decode(&self, space: &str, key: &str, bytes: &Bytes) -> (Draft, KeyMark) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        PlainCodec.decode(space, key, bytes)
+    }
+
+    fn mark(&self, space: &str) -> KeyMark {
+        PlainCodec.mark(space)
+    }
+}
+
+#[tokio::test]
+async fn filling_a_keyspace_does_not_hold_up_other_tasks() {
+    for etcd in server::installed().into_iter().take(1) {
+        let cluster = etcd.start(Options::default()).await;
+        let (writer, _) = store(cluster.client());
+        let keys: Vec<String> = (0..1_000).map(|n| format!("a/{n:03}")).collect();
+        put_all(&writer, &keys, "value").await;
+        let codec = Arc::new(CountingCodec::default());
+        let options = EngineOptions::new(codec.clone(), Arc::new(Still));
+        let store = mizzen_etcd::store(cluster.client(), options);
+        let space = store.keyspace("things");
+        // This task runs on the same thread.
+        let (mut decoded, mut most) = (0, 0);
+        while space.revision() == Revision::ZERO {
+            yield_now().await;
+            let now = codec.0.load(Ordering::SeqCst);
+            most = most.max(now - decoded);
+            decoded = now;
+        }
+        assert!(
+            decoded == 1_000 && most <= 200,
+            "{most} of {decoded} at once"
+        );
     }
 }
 

@@ -5,6 +5,7 @@
 //! events of the keys that were asked for. Every revision has an event, so it knows how far it has come.
 
 use std::convert::Infallible;
+use std::future;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -67,6 +68,8 @@ struct State {
     /// How many watches have begun, and how many of them are sent nothing more.
     n_watches: AtomicUsize,
     n_silent: AtomicUsize,
+    /// The largest page of a list that is answered.
+    max_page: AtomicI64,
     /// How many lists, and requests for progress, there were.
     n_lists: AtomicUsize,
     n_progress: AtomicUsize,
@@ -84,6 +87,7 @@ impl ProgressProxy {
             is_holding: watch::Sender::new(false),
             n_watches: AtomicUsize::new(0),
             n_silent: AtomicUsize::new(0),
+            max_page: AtomicI64::new(i64::MAX),
             n_lists: AtomicUsize::new(0),
             n_progress: AtomicUsize::new(0),
         });
@@ -110,6 +114,11 @@ impl ProgressProxy {
     pub(crate) fn silence(&self) {
         let n_watches = self.state.n_watches.load(Ordering::SeqCst);
         self.state.n_silent.store(n_watches, Ordering::SeqCst);
+    }
+
+    /// Answers no list that asks for more keys at once.
+    pub(crate) fn limit_pages(&self, max_page: i64) {
+        self.state.max_page.store(max_page, Ordering::SeqCst);
     }
 
     /// How many lists there were.
@@ -161,6 +170,9 @@ async fn serve(
         let range = RangeRequest::decode(&body[PREFIX..]).unwrap();
         let is_list = !range.range_end.is_empty();
         state.n_lists.fetch_add(is_list.into(), Ordering::SeqCst);
+        if range.limit > state.max_page.load(Ordering::SeqCst) {
+            future::pending::<()>().await;
+        }
     }
     let request = Request::from_parts(head, full(body));
     let (head, body) = etcd.send_request(request).await?.into_parts();
