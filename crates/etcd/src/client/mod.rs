@@ -36,7 +36,7 @@ use connect::Dialer;
 pub use error::{CallError, Outcome};
 pub use features::Features;
 use member::{MAX_SEND, Member, Method, RANGE};
-pub use watch::{ProgressRequester, Watch};
+pub use watch::{PROGRESS_ANSWER, ProgressRequester, Watch};
 
 const TXN: Method = write("/etcdserverpb.KV/Txn");
 /// A transaction without writes.

@@ -20,6 +20,11 @@ use crate::messages::{
 };
 
 const PATH: &str = "/etcdserverpb.Watch/Watch";
+
+/// The `watch_id` of a response that answers a request for progress. What etcd tells of progress unasked has that of the
+/// watch.
+pub const PROGRESS_ANSWER: i64 = -1;
+
 /// The request that begins the watch, and requests for progress. One that waits will do for all that are made meanwhile.
 const MAX_QUEUED_REQUESTS: usize = 2;
 
@@ -136,7 +141,8 @@ impl Watch {
         error
     }
 
-    /// Asks etcd for a response with the revision up to which all events were sent. Its `watch_id` is -1.
+    /// Asks etcd for a response with the revision up to which all events were sent. Its `watch_id` is
+    /// [`PROGRESS_ANSWER`].
     pub fn request_progress(&self) {
         request_progress(&self.requests);
     }

@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use super::lease::Leases;
 use super::{CATCH_UP_TIMEOUT, EtcdMetrics};
-use crate::client::{CallError, Client, ProgressRequester, Watch};
+use crate::client::{CallError, Client, PROGRESS_ANSWER, ProgressRequester, Watch};
 use crate::messages::{
     self, EventType, KeyValue, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
     WatchCreateRequest, WatchResponse,
@@ -360,10 +360,11 @@ impl Filler {
         let space = self.feed.space().name().clone();
         if response.events.is_empty() {
             self.cached.metrics.progressed(&space);
-            // Kubernetes: what an old etcd tells of progress may be ahead of its events.
-            let told = response
-                .header
-                .filter(|_| self.has_progress.load(Ordering::Acquire));
+            // Kubernetes: what an old etcd answers may be ahead of its events. What any etcd tells from time to time is in
+            // line with them, and used whatever the version (storage/etcd3/watcher.go).
+            let is_true =
+                response.watch_id != PROGRESS_ANSWER || self.has_progress.load(Ordering::Acquire);
+            let told = response.header.filter(|_| is_true);
             let revision = told.map_or(0, |header| header.revision);
             self.feed.apply([], revision_from(revision), |_| {});
             return;

@@ -193,6 +193,38 @@ async fn without_progress_and_events_a_read_falls_back_within_its_deadline() {
 }
 
 #[tokio::test]
+async fn a_quiet_keyspace_moves_on_by_what_etcd_tells_unasked() {
+    for etcd in server::installed() {
+        let options = Options {
+            flags: vec!["--experimental-watch-progress-notify-interval=200ms"],
+            ..Options::default()
+        };
+        let cluster = etcd.start(options).await;
+        let store = store(cluster.client());
+        let quiet = store.keyspace("quiet");
+        store.filled().await;
+        let mut watch = quiet.watch(quiet.revision()).expect("it is the present");
+        let mut last = Revision::ZERO;
+        for n in 0..3 {
+            let draft = Draft {
+                value: n.to_string().into(),
+                ..Draft::default()
+            };
+            let write = Write::put(&store.keyspace("busy"), "a", Expect::Any, draft);
+            last = store.commit_one(write).await.unwrap().revision;
+        }
+        timeout(LIMIT, quiet.reached(last))
+            .await
+            .expect("it is told");
+        // Nothing that comes after it is lost.
+        let write = Write::put(&quiet, "a", Expect::Absent, Draft::default());
+        let written = store.commit_one(write).await.unwrap().revision;
+        let events = timeout(LIMIT, watch.next()).await.expect("an event");
+        assert_eq!(events.unwrap()[0].revision, written);
+    }
+}
+
+#[tokio::test]
 async fn a_watch_that_shows_no_write_is_begun_again_and_delays_one_transaction() {
     for pair in Pair::start_all(FIXED).await.into_iter().take(1) {
         let spaces = ["things", "others", "more"].map(|name| pair.reader.keyspace(name));
