@@ -69,10 +69,14 @@ pub trait Engine: Send + Sync {
     /// records expire by themselves does nothing.
     fn expire(&self, now: u64) -> BoxFuture<'_, Result<usize, WriteError>>;
 
-    /// Compacts history before `revision`. Returns whether that may be done now: processes that share the data agree on
-    /// one that does it.
-    fn compact(&self, _revision: Revision) -> BoxFuture<'_, bool> {
-        Box::pin(future::ready(true))
+    /// Compacts history before `revision`, or does what processes that share the data have agreed on instead.
+    fn compact(&self, _revision: Revision) -> BoxFuture<'_, ()> {
+        Box::pin(future::ready(()))
+    }
+
+    /// The revision before which the history of a keyspace is compacted after `compact` was called with `revision`.
+    fn compacted(&self, _space: &str, revision: Revision) -> Revision {
+        revision
     }
 
     /// Whether a record of `space` should be written again although its content is the same: it is encrypted under an old

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ledger::RevisionLedger;
 use crate::retained::Retained;
+use crate::revision_times::RevisionTimes;
 use crate::state::KeyspaceState;
 use crate::watch_index::{WatchGroup, WatchIndex};
 use crate::window::Window;
@@ -25,6 +26,8 @@ struct KeyspaceInner {
     ledger: Arc<RevisionLedger>,
     live: RwLock<PublishedState>,
     retained: Mutex<Retained>,
+    /// When its revisions were the latest: those of other spaces may count differently.
+    times: Mutex<RevisionTimes>,
     decode_errors: AtomicU64,
 }
 
@@ -92,6 +95,7 @@ impl Keyspace {
             ledger,
             live: RwLock::new(live),
             retained: Mutex::default(),
+            times: Mutex::default(),
             decode_errors: AtomicU64::new(0),
         }))
     }
@@ -317,9 +321,12 @@ impl Keyspace {
         mem::replace(&mut live.state, state)
     }
 
-    /// Forgets events up to `old`, but for as many as are always kept.
-    pub(crate) fn forget(&self, old: Revision) {
-        self.0.live.write().window.forget(old);
+    /// Forgets events that are at least so many seconds old at the Unix second `now`, but for as many as are always kept.
+    pub(crate) fn age(&self, now: u64, seconds: u64) {
+        let old = self.0.times.lock().note(now, self.revision(), seconds);
+        if let Some(old) = old {
+            self.0.live.write().window.forget(old);
+        }
     }
 
     /// Drops snapshots from before `revision`.

@@ -1,12 +1,11 @@
 //! All spaces of a store, by name.
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::health::HealthMonitor;
 use crate::ledger::RevisionLedger;
-use crate::revision_times::RevisionTimes;
 use crate::state::KeyspaceState;
 use crate::{Keyspace, LiveRecords, Revision, WindowLimits};
 
@@ -17,7 +16,6 @@ pub(crate) struct Keyspaces {
     /// Whether each space has a revision of its own, because they are filled one by one.
     are_independent: bool,
     bounds: WindowLimits,
-    ages: Mutex<RevisionTimes>,
     by_name: RwLock<BTreeMap<Arc<str>, Keyspace>>,
     pub(crate) monitor: HealthMonitor,
 }
@@ -28,7 +26,6 @@ impl Keyspaces {
             ledger: Arc::new(RevisionLedger::new(revision, opened)),
             are_independent: false,
             bounds,
-            ages: Mutex::default(),
             by_name: RwLock::default(),
             monitor: HealthMonitor::default(),
         }
@@ -89,17 +86,15 @@ impl Keyspaces {
 
     /// Drops events that are too old at the Unix second `now` from every window.
     pub(crate) fn age(&self, now: u64) {
-        let revision = self.ledger.revision();
-        let old = self.ages.lock().note(now, revision, self.bounds.seconds);
-        if let Some(old) = old {
-            self.all().iter().for_each(|space| space.forget(old));
-        }
+        let seconds = self.bounds.seconds;
+        self.all().iter().for_each(|space| space.age(now, seconds));
     }
 
-    /// Drops snapshots from before `revision`.
-    pub(crate) fn compact(&self, revision: Revision) {
-        self.ledger.compact(revision);
-        self.all().iter().for_each(|space| space.compact(revision));
+    /// Drops snapshots of each space from before the revision that `revision_of` tells by its name.
+    pub(crate) fn compact(&self, revision_of: impl Fn(&str) -> Revision) {
+        for space in self.all() {
+            space.compact(revision_of(space.name()));
+        }
     }
 
     /// Halves the largest windows until all together are within their limit.

@@ -226,12 +226,16 @@ impl Store {
         self.0.spaces.ledger().reached(revision).await;
     }
 
-    /// Compacts revisions before `revision`: [`Keyspace::snapshot_at`] answers [`Expired`] for it.
-    /// Watches go on as far as their window reaches.
+    /// Compacts revisions before `revision`: [`Keyspace::snapshot_at`] answers [`Expired`] for it. An engine with data that
+    /// other processes use, too, compacts what they agree on. Watches go on as far as their window reaches.
     pub async fn compact_history(&self, revision: Revision) {
-        if self.0.engine.compact(revision).await {
-            self.0.spaces.compact(revision);
+        let engine = &self.0.engine;
+        engine.compact(revision).await;
+        if !engine.is_shared() {
+            self.0.spaces.ledger().compact(revision);
         }
+        let spaces = &self.0.spaces;
+        spaces.compact(|space| engine.compacted(space, revision));
     }
 
     /// Commits a transaction: all of it, durably and under one revision, or none of it. Returns the record of each

@@ -4,9 +4,13 @@
 //! condition that no other server did since it last looked; the one that succeeds compacts (storage/etcd3/compact.go). So upstream's
 //! servers and these share the work.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mizzen_store::Revision;
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
 
+use super::space::revision_from;
 use super::{Cluster, EngineParts};
 use crate::client::CallError;
 use crate::messages::{CompactionRequest, Compare, RequestOp, Response, TxnRequest};
@@ -15,7 +19,11 @@ const KEY: &str = "compact_rev_key";
 
 /// What a server knows of the agreement.
 #[derive(Default)]
-pub(super) struct Compactor(Mutex<Known>);
+pub(super) struct Compactor {
+    known: Mutex<Known>,
+    /// Before which revision the cluster was compacted last, by any server.
+    compacted: AtomicI64,
+}
 
 #[derive(Default)]
 struct Known {
@@ -25,25 +33,34 @@ struct Known {
     revision: i64,
 }
 
+impl Compactor {
+    /// The revision before which the cluster is compacted.
+    pub(super) fn compacted(&self) -> Revision {
+        revision_from(self.compacted.load(Ordering::Acquire))
+    }
+
+    fn note_compacted(&self, revision: i64) {
+        self.compacted.fetch_max(revision, Ordering::AcqRel);
+    }
+}
+
 /// Compacts what was the present when this was last called, if it is this server's turn.
-pub(super) async fn compact(engine: &EngineParts) -> bool {
-    let mut is_done = false;
+pub(super) async fn compact(engine: &EngineParts) {
     if engine.is_read_only {
-        return is_done;
+        return;
     }
     for cluster in &engine.clusters {
         match compact_one(cluster).await {
-            Ok(done) => is_done |= done,
+            Ok(()) => {}
             // Another server was faster.
             Err(error) if error.is_compacted() => {}
             Err(error) => warn!(error = error.message, "etcd could not be compacted"),
         }
     }
-    is_done
 }
 
-async fn compact_one(cluster: &Cluster) -> Result<bool, CallError> {
-    let mut known = cluster.compactor.0.lock().await;
+async fn compact_one(cluster: &Cluster) -> Result<(), CallError> {
+    let mut known = cluster.compactor.known.lock().await;
     let txn = TxnRequest {
         compare: vec![Compare::version(KEY, known.version)],
         success: vec![RequestOp::put(KEY, known.revision.to_string(), 0)],
@@ -55,19 +72,23 @@ async fn compact_one(cluster: &Cluster) -> Result<bool, CallError> {
     if !response.succeeded {
         let read = response.responses.into_iter().next();
         if let Some(Response::Range(range)) = read.and_then(|op| op.response) {
-            known.version = range.kvs.first().map_or(0, |kv| kv.version);
+            let kv = range.kvs.first();
+            known.version = kv.map_or(0, |kv| kv.version);
+            let others = kv.and_then(|kv| std::str::from_utf8(&kv.value).ok()?.parse().ok());
+            cluster.compactor.note_compacted(others.unwrap_or_default());
         }
-        return Ok(false);
+        return Ok(());
     }
     known.version += 1;
     if revision == 0 {
-        return Ok(false);
+        return Ok(());
     }
     let request = CompactionRequest {
         revision,
         physical: false,
     };
     cluster.client.compact(request).await?;
+    cluster.compactor.note_compacted(revision);
     debug!(revision, "compacted etcd");
-    Ok(true)
+    Ok(())
 }

@@ -268,8 +268,13 @@ impl Engine for EtcdEngine {
         Box::pin(std::future::ready(expired))
     }
 
-    fn compact(&self, _revision: Revision) -> BoxFuture<'_, bool> {
+    fn compact(&self, _revision: Revision) -> BoxFuture<'_, ()> {
         Box::pin(compact::compact(&self.0))
+    }
+
+    /// What is known to be compacted in the cluster of the keyspace.
+    fn compacted(&self, space: &str, _revision: Revision) -> Revision {
+        self.0.cluster(space).compactor.compacted()
     }
 
     fn is_stale(&self, space: &str, record: &Record) -> bool {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use mizzen_etcd::EngineOptions;
 use mizzen_etcd::client::Client;
 use mizzen_etcd::messages::LeaseRevokeRequest;
+use mizzen_etcd::{ClusterOverride, EngineOptions};
 use mizzen_store::conformance::{self, Rig};
 use mizzen_store::{
     Codec, Draft, EncodedRecord, EncryptionError, Event, EventKind, Expect, KeyMark, ReadError,
@@ -249,6 +249,56 @@ async fn one_of_two_stores_compacts() {
         let revision = put(&one, "a", "3").await;
         let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
         assert_eq!(story(&events), [format!("+a@{revision}")]);
+    }
+}
+
+/// Each cluster counts revisions of its own.
+#[tokio::test]
+async fn the_past_of_a_cluster_does_not_depend_on_the_revision_of_another() {
+    for etcd in server::installed().into_iter().take(1) {
+        let (main, other) = tokio::join!(
+            etcd.start(Options::default()),
+            etcd.start(Options::default())
+        );
+        let options = EngineOptions {
+            window: conformance::options().window,
+            overrides: vec![ClusterOverride {
+                spaces: vec!["others".into()],
+                client: other.client(),
+            }],
+            ..EngineOptions::new(Arc::new(PlainCodec), Arc::new(Still))
+        };
+        let store = mizzen_etcd::store(main.client(), options);
+        let space = store.keyspace("things");
+        let others = store.keyspace("others");
+        let ahead = async || {
+            for _ in 0..20 {
+                let write = Write::put(&others, "a", Expect::Any, Draft::default());
+                store.commit_one(write).await.unwrap();
+            }
+        };
+        let first = put(&store, "a", "1").await;
+        ahead().await;
+        assert!(store.revision() > first);
+        // A page is kept until its own cluster is compacted.
+        store.compact_history(store.revision()).await;
+        put(&store, "a", "2").await;
+        let page = space.snapshot();
+        space.retain(&page);
+        put(&store, "a", "3").await;
+        store.compact_history(store.revision()).await;
+        assert!(space.retained(page.at(), "").is_some());
+        store.compact_history(store.revision()).await;
+        assert!(space.retained(page.at(), "").is_none());
+        // The window has what was written within its time.
+        store.expire(100).await.unwrap();
+        let before = space.revision();
+        for value in ["4", "5", "6", "7", "8", "9"] {
+            put(&store, "a", value).await;
+        }
+        store.expire(175).await.unwrap();
+        assert!(space.watch(before).is_ok());
+        assert!(space.watch(first).is_err());
     }
 }
 
