@@ -314,9 +314,14 @@ impl Cluster {
         );
     }
 
-    /// Stops a member without its connections noticing (SIGSTOP).
+    /// Stops a member without its connections noticing (SIGSTOP). Its threads run on for a moment after the signal, which
+    /// is waited for.
     pub(crate) fn pause(&self, index: usize) {
-        self.signal(index, Signal::SIGSTOP);
+        let process = self.signal(index, Signal::SIGSTOP);
+        let threads = format!("/proc/{process}/task");
+        while !has_stopped(Path::new(&threads)) {
+            std::thread::yield_now();
+        }
     }
 
     /// Has a paused member go on.
@@ -324,11 +329,23 @@ impl Cluster {
         self.signal(index, Signal::SIGCONT);
     }
 
-    fn signal(&self, index: usize, signal: Signal) {
+    fn signal(&self, index: usize, signal: Signal) -> Pid {
         let process = self.members[index].process.as_ref().expect("it runs");
         let pid = i32::try_from(process.id()).expect("a process id");
-        kill(Pid::from_raw(pid), signal).expect("a signal of ours");
+        let pid = Pid::from_raw(pid);
+        kill(pid, signal).expect("a signal of ours");
+        pid
     }
+}
+
+/// Whether all threads have stopped, or have ended.
+fn has_stopped(threads: &Path) -> bool {
+    let threads = fs::read_dir(threads).expect("the process is there");
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, state)| state.starts_with(['T', 'Z']))
+    })
 }
 
 fn log_name(index: usize) -> String {
