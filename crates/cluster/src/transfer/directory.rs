@@ -109,7 +109,8 @@ impl OfflineServer {
         Ok(offline)
     }
 
-    /// A copy of the objects in etcd in memory, for a dry run.
+    /// A copy of the objects in etcd in memory, for a dry run. `store` is read-only: a server over another one goes on with
+    /// what is in transit, such as the deletion of a definition and its objects.
     pub(super) async fn etcd_copy(
         store: Store,
         options: Options,

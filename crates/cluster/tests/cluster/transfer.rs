@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use mizzen_etcd::messages::{RangeRequest, RequestOp, ResponseHeader, TxnRequest};
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -504,6 +505,70 @@ async fn objects_are_imported_into_an_etcd_that_has_some_only_if_that_is_said() 
         assert!(said.contains("has no objects"), "{said}");
     }
     assert!(!server.path().join("day.backup").exists());
+}
+
+/// A definition whose deletion an API server would go on with: it deletes the objects first.
+fn terminating_definition() -> Value {
+    let condition =
+        |kind: &str, reason: &str| json!({ "type": kind, "status": "True", "reason": reason });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "ovens.example.com", "uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
+            "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "finalizers": ["customresourcecleanup.apiextensions.k8s.io"]
+        },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "conversion": { "strategy": "None" },
+            "names": { "kind": "Oven", "listKind": "OvenList", "plural": "ovens", "singular": "oven" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object" } }
+            }]
+        },
+        "status": {
+            "acceptedNames": { "kind": "Oven", "listKind": "OvenList", "plural": "ovens", "singular": "oven" },
+            "conditions": [
+                condition("NamesAccepted", "NoConflicts"),
+                condition("Established", "InitialNamesAccepted"),
+                condition("Terminating", "InstanceDeletionPending")
+            ],
+            "storedVersions": ["v1"]
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_writes_nothing_to_etcd_while_a_definition_is_being_deleted() {
+    let Some(etcd) = etcd().await else { return };
+    let oven = json!({
+        "apiVersion": "example.com/v1", "kind": "Oven",
+        "metadata": { "name": "big", "namespace": "shop", "uid": "2" }
+    });
+    let definition = "/registry/apiextensions.k8s.io/customresourcedefinitions/ovens.example.com";
+    let put = |key: &str, object: Value| RequestOp::put(key.to_owned(), object.to_string(), 0);
+    let stored = TxnRequest {
+        success: vec![
+            put(definition, terminating_definition()),
+            put("/registry/example.com/ovens/shop/big", oven),
+        ],
+        ..TxnRequest::default()
+    };
+    let revision = |header: Option<ResponseHeader>| header.unwrap().revision;
+    let stored = etcd.client().txn(stored).await.unwrap();
+    let home = Home::in_memory();
+    fs::write(home.path().join("objects.yaml"), SHOP).unwrap();
+    let endpoint = etcd.endpoint(0);
+    let import = ["import", "objects.yaml", "--dry-run", "--into-existing"];
+    let place = ["--include", "namespaces", "--etcd-servers", &endpoint];
+    let said = run(0, &[import, place].concat(), home.path());
+    assert!(said.contains("nothing was written: 1 created"), "{said}");
+    let request = RangeRequest {
+        key: definition.into(),
+        ..RangeRequest::default()
+    };
+    let after = etcd.client().range(request).await.unwrap();
+    assert_eq!(revision(after.header), revision(stored.header));
 }
 
 #[test]
