@@ -12,7 +12,7 @@ use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::{
     ClientIdentity, HealthCheck, Http, NonResourceHandlers, PeerProxyOptions, Server, Zpages,
 };
-use mizzen_authentication::{Authorities, TrustedAuthorities};
+use mizzen_authentication::{Authorities, TokenSigner as _, TrustedAuthorities};
 use mizzen_bootstrap::kubeconfig::kubeconfig;
 use mizzen_bootstrap::loopback_client::cluster_uid;
 use mizzen_bootstrap::objects::{
@@ -45,11 +45,11 @@ use crate::command::{ConfiguredAuthorizer, FeatureMetrics, ServerArgs, flags};
 use crate::component_server::ProcessMetrics;
 use crate::control_loops::{self, ControlLoops, Dependencies};
 use crate::election::LeaderCandidate;
-use crate::filled::filled_within;
+use crate::filled::within;
 use crate::leader_elected_component::LeaderElectedComponent;
 use crate::log;
 use crate::real_node::{self, RealNode};
-use crate::shared_keys::{ForeignKeys, ServerKeys};
+use crate::shared_keys::{Fingerprints, ForeignKeys, KeyRecord, ServerKeys};
 use crate::simulated_nodes::SimulatedNodes;
 use crate::storage_log;
 use crate::storage_size::StorageSize;
@@ -267,6 +267,7 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     let state = PersistentState::open(args).await?;
     let mut trust = args.trust.trust(&state.authority, &state.front_proxy)?;
     trust.trusted.headers = args.authentication.proxy_headers()?;
+    args.publish_keys(&state, &trust.trusted).await?;
     let location = parsed.location(args, address)?;
     let options = parsed.server_options(args, &state, address)?;
     let server = state
@@ -564,6 +565,8 @@ impl PersistentState {
             }
             _ => store.revision() > Revision::FIRST,
         };
+        // Servers that share the directory make its keys once.
+        let lock = directory.map(pki::lock_directory).transpose()?;
         let authority = match directory {
             Some(directory) if has_data => Authority::open_existing(directory)?,
             Some(directory) => Authority::open(directory)?,
@@ -571,6 +574,7 @@ impl PersistentState {
         };
         let front_proxy = Authority::front_proxy(directory)?;
         let token_key = Arc::new(args.service_accounts.signer(directory, has_data)?);
+        drop(lock);
         Ok(PersistentState {
             encryption,
             store,
@@ -700,20 +704,61 @@ impl ServerArgs {
     /// Rejects a data directory whose certificates and keys are not those of the servers that use the etcd.
     async fn check_keys(&self, directory: &Path, store: &Store) -> Result<(), ComposeError> {
         store.keyspace("configmaps");
-        filled(store, self.storage.storage_initialization_timeout).await?;
-        let keys = ServerKeys {
+        let limit = self.storage.storage_initialization_timeout;
+        filled(store, limit).await?;
+        let (keys, record) = (self.server_keys(directory), self.key_record()?);
+        let published = authentication::published(store);
+        let checked = keys.check_before(&published, &record);
+        Ok(answered(store, limit, checked).await??)
+    }
+
+    /// Tells the other servers of the etcd which certificates and keys this one has, unless theirs are others.
+    async fn publish_keys(
+        &self,
+        state: &PersistentState,
+        trusted: &TrustedAuthorities,
+    ) -> Result<(), ComposeError> {
+        let (true, Some(directory)) = (self.storage.uses_etcd(), self.directory()) else {
+            return Ok(());
+        };
+        let named = self.service_accounts.keys()?.into_iter();
+        let named = named.map(|key| key.id.to_string());
+        let own = Fingerprints::new(trusted, named.chain([state.token_key.key_id().to_owned()]));
+        let (keys, record) = (self.server_keys(&directory), self.key_record()?);
+        let published = authentication::published(&state.store);
+        let limit = self.storage.storage_initialization_timeout;
+        let done = keys.publish(&published, &own, &record);
+        Ok(answered(&state.store, limit, done).await??)
+    }
+
+    fn server_keys<'a>(&self, directory: &'a Path) -> ServerKeys<'a> {
+        ServerKeys {
             directory,
             names_authorities: self.trust.names_client_authorities(),
+            names_front_proxies: self.trust.names_front_proxy_authorities(),
             names_token_keys: self.service_accounts.names_keys(),
-        };
-        Ok(keys.check(&authentication::published(store))?)
+        }
+    }
+
+    fn key_record(&self) -> Result<KeyRecord, ComposeError> {
+        let etcd = &self.storage.etcd;
+        Ok(KeyRecord::new(etcd.client()?, &etcd.own_prefix()))
     }
 }
 
 /// Waits until the store has been read.
 async fn filled(store: &Store, limit: Duration) -> Result<(), ComposeError> {
-    let filled = filled_within(store, limit).await;
-    filled.map_err(|why| {
+    answered(store, limit, store.filled()).await
+}
+
+/// The output of a future that waits for the etcd of the store, at most `limit`.
+async fn answered<T>(
+    store: &Store,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, ComposeError> {
+    let answered = within(store, limit, future).await;
+    answered.map_err(|why| {
         ComposeError::Bootstrap(format!(
             "{why}; check --etcd-servers, or raise --storage-initialization-timeout"
         ))

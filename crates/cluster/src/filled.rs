@@ -8,8 +8,17 @@ use tokio::time::timeout;
 
 /// Waits until the objects of all resources that are used so far have been read, at most `limit`.
 pub(crate) async fn filled_within(store: &Store, limit: Duration) -> Result<(), String> {
-    if timeout(limit, store.filled()).await.is_ok() {
-        return Ok(());
+    within(store, limit, store.filled()).await
+}
+
+/// The output of a future that waits for the etcd of the store, at most `limit`.
+pub(crate) async fn within<T>(
+    store: &Store,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, String> {
+    if let Ok(output) = timeout(limit, future).await {
+        return Ok(output);
     }
     let check = |cluster| store.check(EngineCheck::Health, cluster);
     let why = match try_join_all((0..store.n_clusters()).map(check)).await {

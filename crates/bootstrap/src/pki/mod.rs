@@ -42,7 +42,7 @@ pub use certificates::{
 };
 use key::to_pkcs8;
 pub use loopback::LoopbackCertificate;
-pub use private::{make_private, read_key, write_private};
+pub use private::{lock_directory, make_private, read_key, write_private};
 pub use protocol::Protocol;
 pub use signers::Signers;
 use subject::ClientSubject;

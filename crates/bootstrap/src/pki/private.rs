@@ -1,6 +1,6 @@
 //! Private files: written atomically with mode 0600, made private if they are not, and rejected if another user owns them.
 
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,28 @@ use super::PkiError;
 /// The permission bits of other users.
 const SHARED: u32 = 0o077;
 
+/// Makes a directory with mode 0700, unless it exists.
+fn create_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+}
+
+/// Waits until no other process makes keys in a directory, which is created if need be. The lock ends with the file; a
+/// file system that has no such locks has none for this either.
+pub fn lock_directory(directory: &Path) -> Result<File, PkiError> {
+    let opened = create_directory(directory).and_then(|()| File::open(directory));
+    let opened = opened.map_err(|source| PkiError::File {
+        path: directory.into(),
+        source,
+    })?;
+    if let Err(error) = opened.lock() {
+        tracing::debug!(%error, path = %directory.display(), "cannot lock the data directory");
+    }
+    Ok(opened)
+}
+
 /// Writes a file with mode 0600 atomically.
 pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
     let write = || {
@@ -19,10 +41,7 @@ pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
             .parent()
             .filter(|directory| !directory.as_os_str().is_empty());
         if let Some(directory) = directory {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)?;
+            create_directory(directory)?;
         }
         let mut temporary = path.as_os_str().to_owned();
         // Servers that share a directory may write the same file at the same time.

@@ -176,7 +176,22 @@ impl Home {
         self.run(self.command_of(command), "0", arguments).await
     }
 
-    async fn run(&self, mut command: Command, port: &str, arguments: &[&str]) -> Process {
+    /// A server that is ready; none if it ends before it is.
+    pub(crate) async fn try_start(&self) -> Option<Process> {
+        self.try_run(self.command(), "0", &[]).await
+    }
+
+    async fn run(&self, command: Command, port: &str, arguments: &[&str]) -> Process {
+        let started = self.try_run(command, port, arguments).await;
+        started.expect("the server says that it is ready before it ends")
+    }
+
+    async fn try_run(
+        &self,
+        mut command: Command,
+        port: &str,
+        arguments: &[&str],
+    ) -> Option<Process> {
         let mut child = command
             .args(["--port", port])
             .args(arguments)
@@ -187,8 +202,7 @@ impl Home {
         let line = timeout(STEP_TIMEOUT, stdout.next_line())
             .await
             .expect("ready in time")
-            .unwrap();
-        let line = line.expect("the server says that it is ready before it ends");
+            .unwrap()?;
         let address = line
             .split("https://")
             .nth(1)
@@ -197,13 +211,13 @@ impl Home {
             .unwrap_or_else(|| panic!("no address in {line:?}"))
             .to_owned();
         let credentials = Credentials::read(&self.kubeconfig());
-        Process {
+        Some(Process {
             child,
             address,
             line,
             credentials,
             _stdout: stdout,
-        }
+        })
     }
 
     /// The output of a server that fails to start.

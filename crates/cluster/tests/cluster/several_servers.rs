@@ -5,6 +5,7 @@
 mod policy;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -552,7 +553,7 @@ async fn a_server_with_other_keys_than_those_on_its_etcd_does_not_start() {
         for (arguments, expected) in [
             (vec![], "ca.crt is missing, and "),
             (vec![&*authority], "sa.key is missing; copy"),
-            (vec![&*token_key], "ca.crt is missing; copy"),
+            (vec![&*token_key], "front-proxy-ca.crt is missing; copy"),
         ] {
             let arguments = [&["--port", "0"], &*arguments].concat();
             let failed = second.fail_with(&arguments).await;
@@ -580,10 +581,59 @@ async fn a_server_with_other_keys_than_those_on_its_etcd_does_not_start() {
         other.start().await.stop().await;
         let fourth = home();
         fourth.copy_keys(&other.data_dir());
-        let failed = fourth.fail_to_start(0).await;
-        let said = String::from_utf8_lossy(&failed.stderr);
-        let expected = "ca.crt is not among their authorities; copy";
-        assert!(said.contains(expected), "{said}");
+        let refused = async |expected: &str| {
+            let failed = fourth.fail_to_start(0).await;
+            let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+            assert!(said.contains(expected), "{said}");
+        };
+        refused("ca.crt is not among their authorities, and ").await;
+        // Nor does one that has some of the keys.
+        for name in [
+            "ca.crt",
+            "ca.key",
+            "front-proxy-ca.crt",
+            "front-proxy-ca.key",
+        ] {
+            let [from, to] = [&first, &fourth].map(|home| home.data_dir().join(name));
+            fs::copy(from, to).unwrap();
+        }
+        refused("sa.key is not among their keys; copy").await;
         process.stop().await;
+
+        // A key is replaced: with the old one it is new, and alone later.
+        let fifth = home();
+        fifth.copy_keys(&fourth.data_dir());
+        fifth.start_with(&[&token_key]).await.stop().await;
+        fourth.start().await.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn of_servers_that_start_together_on_a_new_etcd_one_has_the_keys_of_all() {
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let home = || {
+            let home = Home::on_disk().with("--etcd-servers");
+            home.with(etcd.endpoint(0)).filtered("error")
+        };
+        let (one, other) = (home(), home());
+        let started = tokio::join!(one.try_start(), other.try_start());
+        let (winner, loser, process) = match started {
+            (Some(process), None) => (&one, &other, process),
+            (None, Some(process)) => (&other, &one, process),
+            _ => panic!("one of them starts"),
+        };
+        let said = loser.log();
+        let expected = "servers with other certificates and keys use this etcd";
+        assert!(said.contains(expected), "{said}");
+        loser.copy_keys(&winner.data_dir());
+        loser.start().await.stop().await;
+        process.stop().await;
+
+        // Those that share a directory make its keys together.
+        let shared = home().with("--etcd-prefix").with("/shared");
+        let (first, second) = tokio::join!(shared.start(), shared.start());
+        first.stop().await;
+        second.stop().await;
     }
 }

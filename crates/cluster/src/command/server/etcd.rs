@@ -72,6 +72,11 @@ impl EtcdArgs {
         Ok(mizzen_etcd::store(self.client()?, options))
     }
 
+    /// The prefix of keys of which upstream knows nothing.
+    pub(crate) fn own_prefix(&self) -> String {
+        StorageCodec::new(&self.etcd_prefix, []).prefix("mizzen")
+    }
+
     fn connect(&self, servers: &[String]) -> Result<Client, ConfigError> {
         Client::connect(Config {
             ca_file: self.etcd_cafile.clone(),
@@ -149,6 +154,19 @@ fn parse_override(text: &str) -> Result<EtcdOverride, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_keys_are_below_the_prefix_of_all_keys() {
+        let args = EtcdArgs {
+            etcd_servers: Vec::new(),
+            etcd_cafile: None,
+            etcd_certfile: None,
+            etcd_keyfile: None,
+            etcd_prefix: "registry".into(),
+            etcd_servers_overrides: Vec::new(),
+        };
+        assert_eq!(args.own_prefix(), "/registry/mizzen/");
+    }
 
     #[test]
     fn an_override_names_a_resource_and_its_servers() {

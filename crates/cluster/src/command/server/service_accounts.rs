@@ -101,7 +101,8 @@ impl ServiceAccountArgs {
         Ok(i64::try_from(seconds).ok())
     }
 
-    fn keys(&self) -> Result<Vec<PublicKey>, ComposeError> {
+    /// The keys that only verify tokens.
+    pub(crate) fn keys(&self) -> Result<Vec<PublicKey>, ComposeError> {
         let mut keys = Vec::new();
         for file in &self.service_account_key_file {
             keys.extend(public_keys(&text(file)?).map_err(|why| invalid_file(file, why))?);

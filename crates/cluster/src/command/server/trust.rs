@@ -51,6 +51,11 @@ impl TrustArgs {
         self.client_ca_file.is_some()
     }
 
+    /// Whether authorities of front proxies are named.
+    pub(crate) fn names_front_proxy_authorities(&self) -> bool {
+        self.requestheader_client_ca_file.is_some()
+    }
+
     /// The authorities of an API server.
     pub(crate) fn trust(
         &self,
