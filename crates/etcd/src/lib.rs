@@ -33,5 +33,7 @@
 pub mod client;
 mod engine;
 pub mod messages;
+mod revisions;
 
 pub use engine::{ClusterOverride, EngineOptions, EtcdMetrics, engine, store};
+pub use revisions::Revisions;

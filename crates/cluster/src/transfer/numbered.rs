@@ -1,18 +1,15 @@
 //! Records with their revisions into an etcd that has none.
 //!
-//! etcd numbers its transactions one after the other. So records are written in the order of their revisions, those of one revision
-//! together, and the revisions between are used up by writes of one key, which is deleted at the end.
+//! etcd numbers its transactions one after the other. So records are written in the order of their revisions, those of
+//! one revision together, and the revisions between are used up.
 
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use mizzen_etcd::Revisions;
 use mizzen_etcd::client::{CallError, Client};
-use mizzen_etcd::messages::{RangeRequest, RequestOp, TxnRequest};
 use mizzen_store::{CreatedRecord, Expect, Revision, Store, Write, WriteError};
 
-/// The key that uses up revisions.
-const KEY: &str = "mizzen_import_revision";
-
-/// How many revisions are used up at the same time.
-const CONCURRENCY: usize = 64;
+/// After how many revisions that are used up etcd is compacted. Each takes about 100 bytes there until then, and the
+/// limit of etcd is 2 GiB unless it is told otherwise.
+const COMPACT_INTERVAL: u64 = 100_000;
 
 /// Why records cannot be written with their revisions.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +47,8 @@ pub(super) async fn write_numbered(
     mut records: Vec<CreatedRecord>,
 ) -> Result<(), NumberedError> {
     records.sort_by_key(|record| record.revision);
-    let mut at = current_revision(client).await?;
+    let mut revisions = Revisions::begin(client.clone(), COMPACT_INTERVAL).await?;
+    let at = revisions.at();
     if let Some(first) = records.first().filter(|first| first.revision.0 <= at) {
         let first = first.revision.0;
         return Err(NumberedError::Late { at, first });
@@ -62,12 +60,11 @@ pub(super) async fn write_numbered(
         while let Some(next) = records.next_if(|next| next.revision == revision) {
             together.push(next);
         }
-        use_up(client, revision.0 - at - 1).await?;
+        revisions.use_up_to(revision.0).await?;
         write_together(store, together, revision).await?;
-        at = revision.0;
+        revisions.written();
     }
-    client.txn(transaction(RequestOp::delete(KEY))).await?;
-    Ok(())
+    Ok(revisions.end().await?)
 }
 
 /// Writes the records of one revision.
@@ -86,31 +83,5 @@ async fn write_together(
     match written.iter().all(|record| record.revision == revision) {
         true => Ok(()),
         false => Err(NumberedError::Shared),
-    }
-}
-
-async fn current_revision(client: &Client) -> Result<u64, CallError> {
-    let request = RangeRequest {
-        key: KEY.into(),
-        ..RangeRequest::default()
-    };
-    let header = client.range(request).await?.header;
-    let revision = header.map_or(0, |header| header.revision);
-    Ok(u64::try_from(revision).unwrap_or_default())
-}
-
-/// Moves etcd on by `n` revisions.
-async fn use_up(client: &Client, n: u64) -> Result<(), CallError> {
-    let writes = stream::iter(0..n).map(|_| async {
-        let write = transaction(RequestOp::put(KEY, "", 0));
-        client.txn(write).await.map(drop)
-    });
-    writes.buffer_unordered(CONCURRENCY).try_collect().await
-}
-
-fn transaction(operation: RequestOp) -> TxnRequest {
-    TxnRequest {
-        success: vec![operation],
-        ..TxnRequest::default()
     }
 }

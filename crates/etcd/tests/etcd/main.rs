@@ -6,6 +6,7 @@ mod failover;
 mod lists;
 mod progress;
 mod progress_proxy;
+mod revisions;
 mod server;
 mod tls;
 mod watch;
