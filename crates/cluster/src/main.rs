@@ -10,6 +10,7 @@ mod compose;
 mod connect;
 mod connection_log;
 mod control_loops;
+mod definitions;
 mod election;
 mod envtest;
 mod failure;

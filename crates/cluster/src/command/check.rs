@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use mizzen_object::KindData;
 use mizzen_object::decode::decode;
+use mizzen_object::structural::Structural;
+use mizzen_object::{Kind, KindData, Violations, custom};
 use mizzen_store::{Encryptor, OpenError, Options, Record, Store};
 use mizzen_value::{Value, json};
 
@@ -14,6 +15,7 @@ use super::cluster_args::ClusterArgs;
 use super::server::EncryptionArgs;
 use crate::backup_file::{NoObjects, check_has_journal};
 use crate::compose::ComposeError;
+use crate::definitions::{DEFINITIONS, by_keyspace};
 use crate::log::write_output;
 
 /// Verify every checksum and object of a data directory
@@ -45,7 +47,7 @@ pub(crate) enum CheckError {
     /// No runtime for KMS plug-ins.
     #[error("cannot start")]
     Start(#[from] std::io::Error),
-    /// Objects are damaged.
+    /// Objects are damaged, or do not fit their schemas.
     #[error("{0} of {1} objects are damaged")]
     Damaged(usize, usize),
 }
@@ -68,22 +70,21 @@ impl CheckCommand {
         };
         check_has_journal(&directory)?;
         let store = Store::open_read_only(&directory, options)?;
-        let kinds: HashMap<(String, &str), &KindData> = mizzen_schemas::schemas()
-            .kinds
-            .iter()
-            .map(|kind| {
-                (
-                    (kind.gvk.api_version().to_string(), kind.gvk.kind.as_str()),
-                    kind,
-                )
-            })
-            .collect();
+        let built_in = built_in_kinds();
+        let definitions = by_keyspace(&store.keyspace(DEFINITIONS).snapshot());
         let (mut n_objects, mut n_damaged) = (0, 0);
         for space in store.stats() {
             let snapshot = store.keyspace(&space.name).snapshot();
+            let definition = definitions
+                .get(&*space.name)
+                .filter(|_| !snapshot.is_empty());
+            let schemas = Schemas {
+                built_in: &built_in,
+                custom: definition.map_or_else(Vec::new, CustomVersion::all),
+            };
             for record in snapshot.range("", None) {
                 n_objects += 1;
-                if let Err(problem) = check_object(record, &kinds) {
+                if let Err(problem) = check_object(record, &schemas) {
                     n_damaged += 1;
                     write_output(format_args!("{} {}: {problem}", space.name, record.key));
                 }
@@ -103,8 +104,66 @@ impl CheckCommand {
     }
 }
 
-/// Whether a stored object is what its key says, and a built-in kind what its schema says.
-fn check_object(record: &Record, kinds: &HashMap<(String, &str), &KindData>) -> Result<(), String> {
+/// The built-in kinds, by apiVersion and kind.
+type BuiltIn = HashMap<(String, &'static str), &'static KindData>;
+
+/// What the objects of a space can be.
+struct Schemas<'a> {
+    built_in: &'a BuiltIn,
+    custom: Vec<CustomVersion>,
+}
+
+/// A version of a CustomResourceDefinition.
+struct CustomVersion {
+    kind: Kind,
+    schema: Structural,
+}
+
+fn built_in_kinds() -> BuiltIn {
+    let kinds = mizzen_schemas::schemas().kinds.iter();
+    let named = kinds.map(|kind| {
+        let api_version = kind.gvk.api_version().to_string();
+        ((api_version, kind.gvk.kind.as_str()), kind)
+    });
+    named.collect()
+}
+
+impl CustomVersion {
+    fn all(definition: &Value) -> Vec<CustomVersion> {
+        let spec = &definition["spec"];
+        let preserve_unknown = spec["preserveUnknownFields"].bool();
+        let kinds = custom::kinds(definition, &mizzen_schemas::object_meta());
+        let schemas = spec["versions"].list().iter().map(|version| {
+            Structural::compile(&version["schema"]["openAPIV3Schema"], preserve_unknown)
+        });
+        let versions = kinds.into_iter().zip(schemas);
+        versions
+            .map(|(kind, schema)| CustomVersion { kind, schema })
+            .collect()
+    }
+
+    /// Whether an object is what the schema says, after it is pruned and defaulted, as it is when it is read. CEL rules
+    /// are for writes.
+    fn check(&self, text: &[u8]) -> Result<(), String> {
+        let decoded = decode(&self.kind.root, text).map_err(|error| error.to_string())?;
+        let mut object = decoded.value;
+        self.schema.prune(&mut object);
+        self.schema.default(&mut object);
+        let mut violations = Violations::default();
+        self.schema.validate(&object, None, &mut violations);
+        self.schema.validate_embedded(&object, &mut violations);
+        self.schema.validate_lists(&object, None, &mut violations);
+        match violations.aggregate() {
+            None => Ok(()),
+            Some(why) => Err(format!(
+                "it does not fit its CustomResourceDefinition, which may have changed since: {why}"
+            )),
+        }
+    }
+}
+
+/// Whether a stored object is what its key and the schema of its kind say.
+fn check_object(record: &Record, schemas: &Schemas<'_>) -> Result<(), String> {
     let object = json::parse(&record.value).map_err(|error| error.to_string())?;
     let (api_version, kind) = (object["apiVersion"].str(), object["kind"].str());
     if api_version.is_empty() || kind.is_empty() {
@@ -128,10 +187,18 @@ fn check_object(record: &Record, kinds: &HashMap<(String, &str), &KindData>) -> 
     if matches!(metadata["uid"], Value::Null) {
         return Err("metadata.uid is missing".into());
     }
-    match kinds.get(&(api_version.to_owned(), kind)) {
-        Some(kind) => decode(&kind.root, &record.value)
-            .map(drop)
-            .map_err(|error| error.to_string()),
-        None => Ok(()),
+    if let Some(kind) = schemas.built_in.get(&(api_version.to_owned(), kind)) {
+        let decoded = decode(&kind.root, &record.value);
+        return decoded.map(drop).map_err(|error| error.to_string());
+    }
+    let is_own = |version: &&CustomVersion| {
+        let gvk = &version.kind.gvk;
+        gvk.api_version() == api_version && gvk.kind == kind
+    };
+    match schemas.custom.iter().find(is_own) {
+        Some(version) => version.check(&record.value),
+        None => Err(format!(
+            "{kind} in {api_version} is neither built in nor in a CustomResourceDefinition"
+        )),
     }
 }

@@ -186,14 +186,27 @@ async fn a_damaged_data_directory_is_reported() {
     succeed(&["check", "data"], home.path());
 }
 
+/// Stores a text as it is. The revision is inserted between the quotes after `resourceVersion`.
+async fn put(store: &Store, space: &str, key: &str, value: &str) {
+    let version = r#""resourceVersion":""#;
+    let stamp = value.find(version).map(|start| start + version.len());
+    let stamp = stamp.filter(|stamp| value[*stamp..].starts_with('"'));
+    let draft = Draft {
+        value: value.to_owned().into(),
+        stamp,
+        ..Draft::default()
+    };
+    let space = store.keyspace(space);
+    let write = Write::put(&space, key, Expect::Absent, draft);
+    store.commit_one(write).await.unwrap();
+}
+
 /// Damage that no checksum shows: the store has kept what it was given.
 #[tokio::test]
 async fn an_invalid_object_is_reported_by_its_key() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let store = Store::open(&data, Options::default()).unwrap();
-    let space = store.keyspace("configmaps");
-    // The revision is inserted between the quotes after `resourceVersion`.
     let object = |name: &str, uid: &str, more: &str| {
         format!(
             r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"default",{uid}"resourceVersion":""}}{more}}}"#
@@ -231,30 +244,111 @@ async fn an_invalid_object_is_reported_by_its_key() {
         ),
     ];
     for (name, value, _) in &cases {
-        let version = r#""resourceVersion":""#;
-        let stamp = value.find(version).map(|start| start + version.len());
-        let stamp = stamp.filter(|stamp| value[*stamp..].starts_with('"'));
-        let draft = Draft {
-            value: value.clone().into(),
-            stamp,
-            ..Draft::default()
-        };
-        let key = format!("default/{name}");
-        let write = Write::put(&space, key, Expect::Absent, draft);
-        store.commit_one(write).await.unwrap();
+        put(&store, "configmaps", &format!("default/{name}"), value).await;
     }
     store.close().await;
-    drop((space, store));
+    drop(store);
 
     let said = fail(&["check", "data"], directory.path());
     assert!(said.contains("6 of 7 objects are damaged"), "{said}");
     for (name, _, problem) in cases {
-        let expected = format!("configmaps default/{name}: ");
-        let reported = said.lines().find(|line| line.starts_with(&expected));
-        match (problem, reported) {
-            (None, None) => {}
-            (Some(problem), Some(line)) => assert!(line.contains(problem), "{line}"),
-            _ => panic!("{name}: {said}"),
-        }
+        expect(&said, &format!("configmaps default/{name}"), problem);
     }
+}
+
+/// Whether a check has printed this problem of an object; none if it is whole.
+#[track_caller]
+fn expect(said: &str, object: &str, problem: Option<&str>) {
+    let expected = format!("{object}: ");
+    let reported = said.lines().find(|line| line.starts_with(&expected));
+    match (problem, reported) {
+        (None, None) => {}
+        (Some(problem), Some(line)) => assert!(line.contains(problem), "{line}"),
+        _ => panic!("{object}: {said}"),
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_does_not_fit_its_definition_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let store = Store::open(&data, Options::default()).unwrap();
+    let metadata = |name: &str| {
+        format!(
+            r#"{{"name":"{name}","uid":"5e2e1b5a-3a3e-4c43-8d1c-0c3f1a7e9b11","resourceVersion":""}}"#
+        )
+    };
+    let definition = format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{},"spec":{{
+            "group":"example.com","scope":"Cluster",
+            "names":{{"kind":"Oven","plural":"ovens","singular":"oven","listKind":"OvenList"}},
+            "versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{
+                "type":"object","required":["size"],"properties":{{
+                    "size":{{"type":"integer","minimum":1}},"heat":{{"type":"integer","default":5}}}}}}}}}}]}}}}"#,
+        metadata("ovens.example.com")
+    );
+    let definitions = "apiextensions.k8s.io/customresourcedefinitions";
+    put(&store, definitions, "ovens.example.com", &definition).await;
+    let object = |version: &str, name: &str, more: &str| {
+        format!(
+            r#"{{"apiVersion":"{version}","kind":"Oven","metadata":{}{more}}}"#,
+            metadata(name)
+        )
+    };
+    let ovens = [
+        (
+            "whole",
+            object("example.com/v1", "whole", r#","size":4,"unknown":true"#),
+            None,
+        ),
+        (
+            "text",
+            object("example.com/v1", "text", r#","size":"big""#),
+            Some("size: Invalid value: \"string\": size in body must be of type integer"),
+        ),
+        (
+            "small",
+            object("example.com/v1", "small", r#","size":0"#),
+            Some("greater than or equal to 1"),
+        ),
+        (
+            "none",
+            object("example.com/v1", "none", ""),
+            Some("size: Required value"),
+        ),
+        (
+            "newer",
+            object("example.com/v2", "newer", r#","size":4"#),
+            Some("Oven in example.com/v2 is neither built in nor in a CustomResourceDefinition"),
+        ),
+        (
+            "nameless",
+            object("example.com/v1", "nameless", r#","size":4"#)
+                .replace(r#""uid""#, r#""labels":[],"uid""#),
+            Some("labels"),
+        ),
+    ];
+    for (name, value, _) in &ovens {
+        put(&store, "example.com/ovens", name, value).await;
+    }
+    let other = object("example.org/v1", "lost", "");
+    put(&store, "example.org/ovens", "lost", &other).await;
+    let class = format!(
+        r#"{{"apiVersion":"storage.k8s.io/v9","kind":"StorageClass","metadata":{}}}"#,
+        metadata("fast")
+    );
+    put(&store, "storage.k8s.io/storageclasses", "fast", &class).await;
+    store.close().await;
+    drop(store);
+
+    let said = fail(&["check", "data"], directory.path());
+    assert!(said.contains("7 of 9 objects are damaged"), "{said}");
+    expect(&said, &format!("{definitions} ovens.example.com"), None);
+    for (name, _, problem) in ovens {
+        expect(&said, &format!("example.com/ovens {name}"), problem);
+    }
+    let missing = "Oven in example.org/v1 is neither built in";
+    expect(&said, "example.org/ovens lost", Some(missing));
+    let unknown = "StorageClass in storage.k8s.io/v9 is neither built in";
+    expect(&said, "storage.k8s.io/storageclasses fast", Some(unknown));
 }
