@@ -13,6 +13,7 @@ use crate::journal::NoJournal;
 use crate::keyspaces::Keyspaces;
 use crate::memory::MemoryEngine;
 use crate::sequencer::Sequencer;
+use crate::state::KeyspaceState;
 use crate::{
     Encryptor, Engine, EngineCheck, Expired, Feed, Health, Journal, Keyspace, KeyspaceStats,
     OpenError, ReadError, Record, Revision, Snapshot, WindowLimits, Write, WriteError,
@@ -282,6 +283,18 @@ impl Store {
     /// pointers as there are spaces. What was on disk stays with the original.
     pub fn fork(&self) -> Store {
         Store::in_memory_with(Arc::new(self.0.spaces.fork()))
+    }
+
+    /// A store in memory that begins with snapshots of another store's keyspaces, at the latest revision of them.
+    pub fn of_snapshots(snapshots: impl IntoIterator<Item = (Arc<str>, Snapshot)>) -> Store {
+        let snapshots: Vec<_> = snapshots.into_iter().collect();
+        let revisions = snapshots.iter().map(|(_, snapshot)| snapshot.at());
+        let revision = revisions.max().unwrap_or(Revision::FIRST);
+        let spaces = Keyspaces::new(revision, revision, WindowLimits::default());
+        for (name, snapshot) in snapshots {
+            spaces.add(name, KeyspaceState::clone(snapshot.state()));
+        }
+        Store::in_memory_with(Arc::new(spaces))
     }
 
     /// Every space in figures, by name.

@@ -76,7 +76,7 @@ impl ExportCommand {
                 (source, directory.display().to_string())
             }
             Place::Etcd(etcd) => {
-                let source = Source::etcd(etcd.store(true)?).await;
+                let source = Source::etcd(etcd.objects(true)?).await;
                 (source.map_err(SourceError::from)?, etcd.to_string())
             }
         };

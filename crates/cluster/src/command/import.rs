@@ -119,7 +119,7 @@ impl ImportCommand {
             }
             Place::Etcd(etcd) => {
                 let target = Target::Etcd {
-                    store: etcd.store(self.dry_run)?,
+                    objects: etcd.objects(self.dry_run)?,
                     client: etcd.client()?,
                     options: Box::new(server),
                 };

@@ -10,13 +10,13 @@ use mizzen_apiserver::clock::WallClock;
 use mizzen_encryption::Encryption;
 use mizzen_etcd::EngineOptions;
 use mizzen_etcd::client::{Client as EtcdClient, ConfigError};
-use mizzen_store::Store;
 
 use super::cluster_args::ClusterArgs;
 use super::server::{EncryptionArgs, EtcdArgs};
 use crate::clusters::{ClusterDirectoryError, ClusterState, ClusterStatus};
 use crate::compose::ComposeError;
 use crate::connect::{self, ConnectError, connect_context};
+use crate::transfer::EtcdObjects;
 
 /// The place of objects.
 #[derive(Args, Clone)]
@@ -54,12 +54,16 @@ pub(super) struct EtcdPlace {
 
 impl EtcdPlace {
     /// The objects.
-    pub(super) fn store(&self, is_read_only: bool) -> Result<Store, PlaceError> {
+    pub(super) fn objects(&self, is_read_only: bool) -> Result<EtcdObjects, PlaceError> {
         let codec = self.etcd.codec(false, self.encryption.as_ref());
-        Ok(self.etcd.store(EngineOptions {
+        let options = EngineOptions {
             is_read_only,
             ..EngineOptions::new(codec, Arc::new(WallClock))
-        })?)
+        };
+        Ok(EtcdObjects {
+            store: self.etcd.store(options)?,
+            elsewhere: self.etcd.overridden().collect(),
+        })
     }
 
     /// A client of etcd.

@@ -16,10 +16,11 @@ use mizzen_bootstrap::token_key::TokenKey;
 use mizzen_controlplane::Options;
 use mizzen_encryption::Encryption;
 use mizzen_registry::{Registry, Revision};
-use mizzen_store::{Encryptor, OpenError, Store};
+use mizzen_store::{Encryptor, OpenError, ReadError, Store};
 use mizzen_value::address::Cidr;
 
 use super::request::Requests;
+use crate::definitions::{DEFINITIONS, by_keyspace};
 use crate::filled::filled_within;
 
 /// The port in the Endpoints of the `kubernetes` Service until a server is started.
@@ -109,19 +110,23 @@ impl OfflineServer {
         Ok(offline)
     }
 
-    /// A copy of the objects in etcd in memory, for a dry run. `store` is read-only: a server over another one goes on with
-    /// what is in transit, such as the deletion of a definition and its objects.
+    /// A copy of the objects in etcd in memory, for a dry run.
     pub(super) async fn etcd_copy(
-        store: Store,
+        etcd: EtcdObjects,
         options: Options,
     ) -> Result<OfflineServer, DirectoryError> {
-        let original = OfflineServer::on_etcd(store, Options::default()).await?;
-        // Those of custom kinds, which are known now.
-        let filled = filled_within(&original.store, FILL_TIMEOUT).await;
-        filled.map_err(DirectoryError::Etcd)?;
-        let copy = OfflineServer::start(original.store.fork(), options).await;
-        original.close().await;
-        Ok(copy)
+        let copy = etcd.at_one_revision().await?;
+        Ok(OfflineServer::start(copy, options).await)
+    }
+
+    /// The same for reading.
+    pub(super) async fn etcd_copy_read_only(
+        etcd: EtcdObjects,
+    ) -> Result<OfflineServer, DirectoryError> {
+        let copy = etcd.at_one_revision().await?;
+        // It is read all the same. The server would change definitions that are in transit, and their objects.
+        copy.close().await;
+        Ok(OfflineServer::start(copy, Options::default()).await)
     }
 
     /// Whether nothing is stored.
@@ -174,6 +179,51 @@ impl OfflineServer {
     pub(super) async fn close(self) {
         self.server.close().await;
         self.store.close().await;
+    }
+}
+
+/// The objects in etcd, which servers may use meanwhile.
+pub(crate) struct EtcdObjects {
+    /// It is read-only unless objects are written: an API server over another one goes on with what is in transit, such
+    /// as the deletion of a definition and its objects.
+    pub(crate) store: Store,
+    /// The keyspaces that are in other etcd clusters, which number their writes themselves.
+    pub(crate) elsewhere: Vec<String>,
+}
+
+impl EtcdObjects {
+    /// A copy in memory, of which all that is in the main cluster is of one revision.
+    async fn at_one_revision(self) -> Result<Store, DirectoryError> {
+        let unavailable = |error: ReadError| DirectoryError::Etcd(error.to_string());
+        let is_elsewhere = |name: &str| self.elsewhere.iter().any(|space| space == name);
+        let original = OfflineServer::on_etcd(self.store, Options::default()).await?;
+        let store = &original.store;
+        let mut main = store.stats().into_iter();
+        let revision = match main.find(|space| !is_elsewhere(&space.name)) {
+            Some(space) => {
+                let latest = store.latest(&store.keyspace(&space.name)).await;
+                latest.map_err(unavailable)?.at()
+            }
+            None => Revision::ZERO,
+        };
+        let read = async |name: &str| {
+            let space = store.keyspace(name);
+            let snapshot = match is_elsewhere(name) {
+                true => store.latest(&space).await,
+                false => store.snapshot_at(&space, revision).await,
+            };
+            snapshot.map_err(unavailable)
+        };
+        // The server may not have opened the keyspaces of a definition yet that another one has accepted.
+        for space in by_keyspace(&read(DEFINITIONS).await?).keys() {
+            store.keyspace(space);
+        }
+        let mut snapshots = Vec::new();
+        for space in store.stats() {
+            snapshots.push((space.name.clone(), read(&space.name).await?));
+        }
+        original.close().await;
+        Ok(Store::of_snapshots(snapshots))
     }
 }
 

@@ -39,6 +39,7 @@ mod strip;
 mod target;
 
 pub(crate) use apply::OnConflict;
+pub(crate) use directory::EtcdObjects;
 pub(crate) use keep::{Keep, KeepArgs};
 pub(crate) use report::{Outcome, Report};
 pub(crate) use selection::{SelectionArgs, SelectionError};

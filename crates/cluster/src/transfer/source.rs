@@ -4,14 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kube::{Client, Error};
-use mizzen_controlplane::Options;
 use mizzen_encryption::Encryption;
 use mizzen_sdk::dynamic::query;
 use mizzen_sdk::write::message;
-use mizzen_store::Store;
 use mizzen_value::Value;
 
-use super::directory::{DirectoryError, OfflineServer};
+use super::directory::{DirectoryError, EtcdObjects, OfflineServer};
 use super::request::Requests;
 use super::selection::{Selected, Selection};
 use super::served::{ServedType, ServedTypes};
@@ -65,7 +63,7 @@ pub(crate) enum Source {
     Offline(OfflineSource),
 }
 
-/// A data directory or an etcd cluster that is open for reading.
+/// A data directory that is open for reading, or a copy of the objects in etcd.
 pub(crate) struct OfflineSource(OfflineServer);
 
 /// What was exported, and what was not.
@@ -91,9 +89,9 @@ impl Source {
         Ok(Source::Offline(OfflineSource(server)))
     }
 
-    /// The objects in etcd.
-    pub(crate) async fn etcd(store: Store) -> Result<Source, DirectoryError> {
-        let server = OfflineServer::on_etcd(store, Options::default()).await?;
+    /// The objects in etcd, all of one revision.
+    pub(crate) async fn etcd(objects: EtcdObjects) -> Result<Source, DirectoryError> {
+        let server = OfflineServer::etcd_copy_read_only(objects).await?;
         Ok(Source::Offline(OfflineSource(server)))
     }
 

@@ -9,11 +9,10 @@ use mizzen_controlplane::Options;
 use mizzen_encryption::Encryption;
 use mizzen_etcd::client::Client as EtcdClient;
 use mizzen_sdk::write::message;
-use mizzen_store::Store;
 use mizzen_value::Value;
 
 use super::apply::Applier;
-use super::directory::{DirectoryError, OfflineServer};
+use super::directory::{DirectoryError, EtcdObjects, OfflineServer};
 use super::exact::{ExactError, ExactWriter};
 use super::order::{Stage, stages};
 use super::request::Requests;
@@ -77,7 +76,7 @@ pub(crate) enum Target<'a> {
     },
     /// An etcd cluster, which servers may use meanwhile.
     Etcd {
-        store: Store,
+        objects: EtcdObjects,
         client: EtcdClient,
         /// How the API server over it allocates.
         options: Box<Options>,
@@ -130,14 +129,14 @@ impl Target<'_> {
                 apply_offline(offline, objects, options, report).await?;
             }
             Target::Etcd {
-                store,
+                objects: etcd,
                 client,
                 options: server,
             } => {
                 let ranges = server.service_ranges.clone();
                 let offline = match options.is_dry_run {
-                    true => OfflineServer::etcd_copy(store, *server).await?,
-                    false => OfflineServer::on_etcd(store, *server).await?,
+                    true => OfflineServer::etcd_copy(etcd, *server).await?,
+                    false => OfflineServer::on_etcd(etcd.store, *server).await?,
                 };
                 let is_empty = offline.is_empty();
                 if !is_empty && (keep.revision || !options.into_existing) {

@@ -567,8 +567,80 @@ async fn a_dry_run_writes_nothing_to_etcd_while_a_definition_is_being_deleted() 
         key: definition.into(),
         ..RangeRequest::default()
     };
+    // An export shows the definition as it is stored.
+    let export = ["export", "all.json", "--all", "--keep", "all"];
+    let place = ["--etcd-servers", &endpoint];
+    run(0, &[&export[..], &place].concat(), home.path());
+    let exported = fs::read_to_string(home.path().join("all.json")).unwrap();
+    assert!(exported.contains("InstanceDeletionPending"), "{exported}");
     let after = etcd.client().range(request).await.unwrap();
     assert_eq!(revision(after.header), revision(stored.header));
+}
+
+/// A ConfigMap and then a Secret get one number after the other. So at any revision the Secret has that of the
+/// ConfigMap, or the one before.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_of_etcd_shows_one_revision_while_objects_are_written() {
+    for etcd in etcd_server::installed() {
+        let etcd = etcd.start(etcd_server::Options::default()).await;
+        let endpoint = etcd.endpoint(0);
+        let home = Home::on_disk().with("--etcd-servers");
+        let home = home.with(endpoint.clone());
+        let server = home.start().await;
+        let client = server.admin().await;
+        let kinds = ["configmaps", "secrets"];
+        let path = |kind: &str| format!("/api/v1/namespaces/default/{kind}");
+        let body = |n: u64| {
+            json!({ "metadata": { "name": "number", "labels": { "n": n.to_string() } } })
+                .to_string()
+        };
+        for kind in kinds {
+            client.post(&path(kind), body(0)).await.expect(201);
+        }
+        let writer = tokio::spawn(async move {
+            for n in 1.. {
+                for kind in kinds {
+                    let own = format!("{}/number", path(kind));
+                    client.call("PATCH", &own, body(n)).await.expect(200);
+                }
+            }
+        });
+        let directory = home.path().to_owned();
+        let exported = tokio::task::spawn_blocking(move || {
+            let export = |_| {
+                let selected = [
+                    "export",
+                    "--format",
+                    "json",
+                    "--include",
+                    "configmaps/number,secrets/number",
+                ];
+                let place = ["--etcd-servers", &endpoint];
+                let output = mizzen(&[&selected[..], &place].concat(), &directory);
+                assert!(output.status.success());
+                String::from_utf8(output.stdout).unwrap()
+            };
+            (0..3).map(export).collect::<Vec<_>>()
+        });
+        let exported = exported.await.unwrap();
+        writer.abort();
+        let mut last = 0;
+        for text in exported {
+            let number = |line: &str| -> u64 {
+                let object: Value = serde_json::from_str(line).unwrap();
+                let number = object["metadata"]["labels"]["n"].as_str().unwrap();
+                number.parse().unwrap()
+            };
+            let numbers: Vec<u64> = text.lines().map(number).collect();
+            let [map, secret] = numbers[..] else {
+                panic!("{text}")
+            };
+            assert!(map == secret || map == secret + 1, "{numbers:?}");
+            assert!(map > last, "the objects are written meanwhile");
+            last = map;
+        }
+        server.stop().await;
+    }
 }
 
 #[test]

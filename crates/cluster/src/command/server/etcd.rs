@@ -72,6 +72,12 @@ impl EtcdArgs {
         Ok(mizzen_etcd::store(self.client()?, options))
     }
 
+    /// The keyspaces that are in other etcd clusters.
+    pub(crate) fn overridden(&self) -> impl Iterator<Item = String> {
+        let overrides = self.etcd_servers_overrides.iter();
+        overrides.map(|one| one.space.clone())
+    }
+
     /// The prefix of keys of which upstream knows nothing.
     pub(crate) fn own_prefix(&self) -> String {
         StorageCodec::new(&self.etcd_prefix, []).prefix("mizzen")
