@@ -76,7 +76,9 @@ pub(crate) enum BackupError {
 /// The data directory of a server that stores objects in etcd.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} has no objects, only certificates and keys: with --etcd-servers they are in etcd; copy them with `mizzen export --etcd-servers URL --all --keep all`, or `etcdctl snapshot save`",
+    "{} has no objects, only certificates and keys: with --etcd-servers objects are in etcd; keep a copy of the \
+     directory, and copy objects with `mizzen export FILE --all --keep all --etcd-servers URL`, which `mizzen import` \
+     with the same arguments writes to a new etcd, or with `etcdctl snapshot save` and `restore`",
     .0.display()
 )]
 pub(crate) struct NoObjects(PathBuf);
@@ -187,6 +189,7 @@ pub(crate) fn restore(file: &Path, directory: &Path) -> Result<BackupInfo, Backu
         Err(error) => return Err(in_file(directory)(error)),
     };
     if !is_empty {
+        check_has_journal(directory)?;
         return Err(BackupError::Exists {
             path: directory.into(),
             remedy: "name an empty directory, or move this one away",

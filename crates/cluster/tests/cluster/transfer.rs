@@ -499,10 +499,13 @@ async fn objects_are_imported_into_an_etcd_that_has_some_only_if_that_is_said() 
     // Its directory has none of them.
     for command in [
         &["backup", "day.backup", "--data-dir", "data"][..],
+        &["restore", "day.backup", "--data-dir", "data"],
         &["check", "data"],
     ] {
         let said = run(1, command, server.path());
         assert!(said.contains("has no objects"), "{said}");
+        let remedy = "`mizzen export FILE --all --keep all --etcd-servers URL`";
+        assert!(said.contains(remedy), "{said}");
     }
     assert!(!server.path().join("day.backup").exists());
 }
