@@ -267,3 +267,189 @@ impl Interner {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{AppendError, EncryptedContent, JournalEntry, KeyMark};
+
+    const SPACE: &str = "pods";
+    const KEY: KeyMark = KeyMark(1);
+
+    /// How a key is changed.
+    #[derive(Clone, Copy, Debug)]
+    enum Change {
+        Plain,
+        Encrypted,
+        Delete,
+    }
+
+    /// An encryptor that reverses the content, and accepts plain text.
+    #[derive(Debug)]
+    struct Reversing;
+
+    impl Encryptor for Reversing {
+        fn mark(&self, _space: &str) -> KeyMark {
+            KEY
+        }
+
+        fn encrypt(
+            &self,
+            _space: &str,
+            _key: &str,
+            _plain: &[u8],
+        ) -> Result<Option<EncryptedContent>, EncryptionError> {
+            unreachable!("nothing is written")
+        }
+
+        fn decrypt(
+            &self,
+            _space: &str,
+            _key: &str,
+            ciphertext: &[u8],
+        ) -> Result<(Vec<u8>, KeyMark), EncryptionError> {
+            Ok((ciphertext.iter().rev().copied().collect(), KEY))
+        }
+
+        fn allow_plain_text(&self, _space: &str) -> Result<(), EncryptionError> {
+            Ok(())
+        }
+
+        fn is_current(&self, _space: &str, _ciphertext: Option<&[u8]>) -> bool {
+            true
+        }
+
+        fn generation(&self) -> u64 {
+            0
+        }
+    }
+
+    /// A journal that has kept these changes of keys, at revisions from 2.
+    #[derive(Debug)]
+    struct Kept(Vec<(String, Change)>);
+
+    impl Kept {
+        fn changes(&self) -> impl Iterator<Item = (Revision, &str, Change)> {
+            let changes = self.0.iter().zip(2..);
+            changes.map(|((key, change), revision)| (Revision(revision), key.as_str(), *change))
+        }
+
+        fn revision(&self) -> Revision {
+            self.changes().last().map_or(Revision::FIRST, |last| last.0)
+        }
+
+        /// The state by single changes, each as soon as it is read.
+        fn model(&self) -> KeyspaceState {
+            let mut state = KeyspaceState::empty(self.revision());
+            for (revision, key, change) in self.changes() {
+                let draft = draft(revision);
+                let terms = draft.terms.clone().into();
+                match change {
+                    Change::Delete => drop(state.remove(key)),
+                    _ => drop(state.insert(Arc::new(Record::stamped(
+                        key.into(),
+                        revision,
+                        terms,
+                        draft,
+                    )))),
+                }
+            }
+            state
+        }
+    }
+
+    impl Journal for Kept {
+        fn replay(
+            &mut self,
+            load: &mut dyn FnMut(Saved<'_>),
+        ) -> Result<Option<Revision>, OpenError> {
+            for (revision, key, change) in self.changes() {
+                let draft = draft(revision);
+                let is_encrypted = matches!(change, Change::Encrypted);
+                let value: Vec<u8> = match is_encrypted {
+                    true => content::pack(&draft).into_iter().rev().collect(),
+                    false => draft.value.to_vec(),
+                };
+                load(Saved {
+                    space: SPACE,
+                    key,
+                    kind: match change {
+                        Change::Delete => EventKind::Delete,
+                        _ => EventKind::Put,
+                    },
+                    revision,
+                    value: &value,
+                    is_encrypted,
+                    digits: 0..0,
+                    terms: match is_encrypted {
+                        true => Vec::new(),
+                        false => draft.terms.iter().map(|term| &**term).collect(),
+                    },
+                    expires: draft.expires,
+                });
+            }
+            Ok(Some(self.revision()))
+        }
+
+        fn append(&mut self, _batch: &[JournalEntry]) -> Result<(), AppendError> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    /// What is written at a revision.
+    fn draft(Revision(n): Revision) -> Draft {
+        let terms = [format!("a={}", n % 3), format!("b={}", n % 7)];
+        Draft {
+            value: "x".repeat(n as usize % 5).into(),
+            terms: terms.map(Arc::from)[..n as usize % 3].to_vec(),
+            expires: n.is_multiple_of(4).then_some(n % 11),
+            ..Draft::default()
+        }
+    }
+
+    fn key(n: u32) -> String {
+        format!("ns-{}/{n:03}", n / 50)
+    }
+
+    /// Changes of keys in any order; deletes may be of keys that are not there.
+    fn changes(n: Range<usize>) -> impl Strategy<Value = Vec<(String, Change)>> {
+        let change = prop_oneof![
+            3 => Just(Change::Plain),
+            1 => Just(Change::Encrypted),
+            2 => Just(Change::Delete)
+        ];
+        vec(((0u32..250).prop_map(key), change), n)
+    }
+
+    proptest! {
+        /// As a base has them, sorted keys come first, plain up to one that is encrypted. Then there are few changes,
+        /// or many: the limit is an eighth of what was built.
+        #[test]
+        fn a_journal_leads_to_the_state_of_its_changes_one_by_one(
+            n_sorted in 0u32..200,
+            first_encrypted in 100u32..400,
+            later in prop_oneof![changes(0..20), changes(20..120)],
+        ) {
+            let sorted = (0..n_sorted).map(|n| match n == first_encrypted {
+                true => (key(n), Change::Encrypted),
+                false => (key(n), Change::Plain),
+            });
+            let mut journal = Kept(sorted.chain(later).collect());
+            let options = Options {
+                encryptor: Some(Arc::new(Reversing)),
+                ..Options::default()
+            };
+            let spaces = load(&mut journal, &options).unwrap();
+            let (space, _) = spaces.get(SPACE);
+            prop_assert_eq!(spaces.ledger().revision(), journal.revision());
+            if !journal.0.is_empty() {
+                space.state().assert_same(&journal.model());
+            }
+        }
+    }
+}
