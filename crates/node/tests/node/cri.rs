@@ -6,6 +6,7 @@ mod events;
 mod http_server;
 mod image_volumes;
 mod kills;
+mod network;
 mod probes;
 mod security;
 mod shared_volumes;

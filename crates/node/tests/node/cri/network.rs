@@ -1,0 +1,162 @@
+//! What the network of pods carries, on the bridge that the agent has configured.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+
+use super::{RealNode, container};
+
+/// The network outside: a network namespace beside that of the machine.
+struct Outside {
+    /// The range of pods, of which the machine forwards nothing by itself.
+    pods: String,
+    server: Option<Child>,
+}
+
+const NAMESPACE: &str = "mizzen-outside";
+const HERE: &str = "mizzen-out0";
+/// The addresses of this machine and of the server, in a network of their own.
+const OWN: &str = "10.214.145.1";
+const SERVER: &str = "10.214.145.2";
+
+fn run(program: &str, words: &str) -> bool {
+    let output = Command::new(program).args(words.split(' ')).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    output.status.success()
+}
+
+impl Outside {
+    /// Serves a page there. Pods reach it only if the firewall lets them.
+    fn start(pods: &str, page: &Path) -> Outside {
+        let mut outside = Outside {
+            pods: pods.into(),
+            server: None,
+        };
+        outside.remove();
+        for words in [
+            format!("netns add {NAMESPACE}"),
+            format!("link add {HERE} type veth peer name eth0 netns {NAMESPACE}"),
+            format!("address add {OWN}/30 dev {HERE}"),
+            format!("link set {HERE} up"),
+            format!("-n {NAMESPACE} address add {SERVER}/30 dev eth0"),
+            format!("-n {NAMESPACE} link set eth0 up"),
+        ] {
+            assert!(run("ip", &words), "ip {words}");
+        }
+        let rule = format!("-w -A FORWARD -s {pods} -j DROP");
+        assert!(run("iptables", &rule), "iptables {rule}");
+        let page = page.display();
+        let words = format!("netns exec {NAMESPACE} busybox httpd -f -p 80 -h {page}");
+        let server = Command::new("ip")
+            .args(words.split(' '))
+            .stdin(Stdio::null())
+            .spawn();
+        outside.server = Some(server.unwrap());
+        outside
+    }
+
+    fn remove(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        while run(
+            "iptables",
+            &format!("-w -D FORWARD -s {} -j DROP", self.pods),
+        ) {}
+        run("ip", &format!("link delete {HERE}"));
+        run("ip", &format!("netns delete {NAMESPACE}"));
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// A process that returns UDP datagrams in the network of another one.
+struct Echo(Child);
+
+impl Echo {
+    fn start(pid: u32, port: u16) -> Echo {
+        let program = format!(
+            "use IO::Socket::INET; my $s = IO::Socket::INET->new(LocalPort => {port}, Proto => 'udp') or die; \
+             while (1) {{ my $p = $s->recv(my $d, 100); $s->send($d, 0, $p) if defined $p }}"
+        );
+        let started = Command::new("nsenter")
+            .arg(format!("--net=/proc/{pid}/ns/net"))
+            .args(["perl", "-e", &program])
+            .stdin(Stdio::null())
+            .spawn();
+        Echo(started.unwrap())
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The process that runs a command.
+fn find_process(command: &[&str]) -> u32 {
+    let wanted = format!("{}\0", command.join("\0"));
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let found = pids.find(|pid| {
+        let text = fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        text.is_ok_and(|text| text == wanted)
+    });
+    found.unwrap_or_else(|| panic!("{command:?} does not run"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_reach_each_other_and_the_outside_and_are_reached_by_udp() {
+    let Some(node) = RealNode::start("real-network", 145).await else {
+        return;
+    };
+    let site = node.containerd.path("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("page"), "outside").unwrap();
+    let _outside = Outside::start("10.213.145.0/24", &site);
+    let server =
+        container("command: [sh, -c, 'echo inside > /tmp/page; exec httpd -f -p 80 -h /tmp']");
+    node.run("server", &server).await;
+    // No other process has this number.
+    let command = ["sleep", "1000145"];
+    let client = container(&format!(
+        "command: [{}], ports: [{{containerPort: 5353, hostPort: 38053, protocol: UDP}}]",
+        command.map(|word| format!("'{word}'")).join(", ")
+    ));
+    node.run("client", &client).await;
+    let server = node.until_pod("server", "ready=True c=running").await;
+    node.until_pod("client", "ready=True c=running").await;
+    let address = server["status"]["podIP"].str();
+    for (host, expected) in [(address, "inside\n"), (SERVER, "outside")] {
+        // With a time limit, wget of busybox 1.35 crashes.
+        let get =
+            format!("printf 'GET /page HTTP/1.0\\r\\n\\r\\n' | nc -w 5 {host} 80 | tail -n 1");
+        node.until(&format!("{host} answers a pod"), async |node| {
+            node.exec("client", &get, "").await.0 == expected
+        })
+        .await;
+    }
+
+    let _echo = Echo::start(find_process(&command), 5353);
+    let socket = UdpSocket::bind((OWN, 0)).await.unwrap();
+    socket.connect((OWN, 38053)).await.unwrap();
+    node.until("the port of the host answers", async |_| {
+        // A datagram may be refused while the process starts.
+        let mut answer = [0; 16];
+        let sent = socket.send(b"ping").await;
+        let answered = timeout(Duration::from_millis(500), socket.recv(&mut answer)).await;
+        sent.is_ok() && matches!(answered, Ok(Ok(4))) && answer.starts_with(b"ping")
+    })
+    .await;
+}
