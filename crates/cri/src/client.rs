@@ -3,7 +3,7 @@
 //! A request knows its method, its response and its deadline ([`CriRequest`]), so that there is one function for all
 //! calls. The connection is made by the first call, and made again after it was lost.
 //!
-//! Invariant: every call has a deadline, but the stream of events.
+//! Invariant: every call has a deadline, but the stream of events, and a command that has no time limit of its own.
 
 use std::io;
 use std::path::PathBuf;
@@ -42,9 +42,9 @@ pub trait CriRequest: Message + Clone + 'static {
     /// The response.
     type Response: Message + Default + 'static;
 
-    /// How long the call may take.
-    fn deadline(&self) -> Duration {
-        REQUEST
+    /// How long the call may take; `None` if it may take any time.
+    fn deadline(&self) -> Option<Duration> {
+        Some(REQUEST)
     }
 }
 
@@ -55,8 +55,8 @@ macro_rules! calls {
             const METHOD: &'static str = concat!("/runtime.v1.", $service, "/", $method);
             type Response = $response;
 
-            $(fn deadline(&$self) -> Duration {
-                $deadline
+            $(fn deadline(&$self) -> Option<Duration> {
+                $deadline.into()
             })?
         }
     )*};
@@ -78,7 +78,7 @@ calls! {
     "RuntimeService" "ListContainers" ListContainersRequest => ListContainersResponse;
     "RuntimeService" "ContainerStatus" ContainerStatusRequest => ContainerStatusResponse;
     "RuntimeService" "ReopenContainerLog" ReopenContainerLogRequest => Empty;
-    "RuntimeService" "ExecSync" ExecSyncRequest => ExecSyncResponse, self in REQUEST + seconds(self.timeout);
+    "RuntimeService" "ExecSync" ExecSyncRequest => ExecSyncResponse, self in exec_deadline(self.timeout);
     "RuntimeService" "Exec" ExecRequest => StreamingResponse;
     "RuntimeService" "Attach" AttachRequest => StreamingResponse;
     "RuntimeService" "PortForward" PortForwardRequest => StreamingResponse;
@@ -94,6 +94,11 @@ calls! {
 
 fn seconds(number: i64) -> Duration {
     Duration::from_secs(u64::try_from(number).unwrap_or_default())
+}
+
+/// Kubernetes: a command without a time limit may take any time (cri-client, remote_runtime.go, `ExecSync`).
+fn exec_deadline(timeout: i64) -> Option<Duration> {
+    (timeout > 0).then(|| REQUEST + seconds(timeout))
 }
 
 /// Why an endpoint cannot be used.
@@ -254,21 +259,27 @@ impl CriClient {
         &self,
         method: &'static str,
         mut request: Request<Q>,
-        deadline: Duration,
+        deadline: impl Into<Option<Duration>>,
     ) -> Result<A, CallError>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
         let mut grpc = self.grpc();
+        let deadline = deadline.into();
         let call = async {
             ready(&mut grpc).await?;
-            request.set_timeout(deadline);
+            if let Some(deadline) = deadline {
+                request.set_timeout(deadline);
+            }
             let path = PathAndQuery::from_static(method);
             grpc.unary(request, path, ProstCodec::<Q, A>::default())
                 .await
                 .map(tonic::Response::into_inner)
                 .map_err(|status| CallError::from_status(&status))
+        };
+        let Some(deadline) = deadline else {
+            return call.await;
         };
         timeout(deadline, call).await.unwrap_or_else(|_| {
             Err(CallError {
@@ -366,8 +377,15 @@ mod tests {
             container_id: "a".into(),
             timeout,
         };
-        assert_eq!(stop(30).deadline(), REQUEST + Duration::from_secs(30));
-        assert_eq!(stop(-1).deadline(), REQUEST);
-        assert_eq!(StartContainerRequest::default().deadline(), REQUEST);
+        let more = Duration::from_secs(30);
+        assert_eq!(stop(30).deadline(), Some(REQUEST + more));
+        assert_eq!(stop(-1).deadline(), Some(REQUEST));
+        assert_eq!(StartContainerRequest::default().deadline(), Some(REQUEST));
+        let exec = |timeout| ExecSyncRequest {
+            timeout,
+            ..ExecSyncRequest::default()
+        };
+        assert_eq!(exec(30).deadline(), Some(REQUEST + more));
+        assert_eq!(exec(0).deadline(), None, "a hook takes its time");
     }
 }
