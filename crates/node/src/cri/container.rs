@@ -40,8 +40,8 @@ use crate::runtime::{
 const RETRY: Duration = Duration::from_secs(2);
 /// How long a failed resize waits before it is tried again.
 const RESIZE_RETRY: Duration = Duration::from_secs(10);
-/// Kubernetes: the most of a termination message, and of a log that replaces it
-/// (pkg/kubelet/container/runtime.go).
+/// Kubernetes: the most of a termination message, and of a log that replaces it, from the end
+/// (pkg/kubelet/container/runtime.go, pkg/util/tail).
 const MAX_MESSAGE: u64 = 4096;
 const MAX_LOG_BYTES: u64 = 2048;
 const MAX_LOG_LINES: usize = 80;
@@ -601,9 +601,9 @@ impl CriNode {
             policy.is_some_and(|policy| policy == "FallbackToLogsOnError") && status.exit_code != 0;
         let log = PathBuf::from(&status.log_path);
         let read = spawn_blocking(move || {
-            let text = read_end(&file, MAX_MESSAGE, true);
+            let text = read_end(&file, MAX_MESSAGE);
             match text.is_empty() && falls_back {
-                true => log_tail(&read_end(&log, 4 * MAX_LOG_BYTES, false)),
+                true => log_tail(&read_end(&log, 4 * MAX_LOG_BYTES)),
                 false => text,
             }
         });
@@ -980,14 +980,12 @@ fn make_file(path: &Path) -> std::io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))
 }
 
-/// The first or the last bytes of a file; nothing if it cannot be read.
-fn read_end(path: &Path, most: u64, from_start: bool) -> String {
+/// The last bytes of a file; nothing if it cannot be read.
+fn read_end(path: &Path, most: u64) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = fs::File::open(path)?;
         let length = file.metadata()?.len();
-        if !from_start {
-            file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
-        }
+        file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
         let mut bytes = Vec::new();
         file.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)

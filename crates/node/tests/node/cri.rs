@@ -389,12 +389,17 @@ async fn a_container_that_exits_is_restarted_and_its_end_is_kept() {
         "job",
         &format!(
             "restartPolicy: Never, {}",
-            container("command: [sh, -c, 'echo done']")
+            container("command: [sh, -c, 'echo done; seq 1000 1999 > /dev/termination-log']")
         ),
     )
     .await;
-    node.until_pod("job", "Succeeded ready=False c=Completed(0)")
+    let pod = node
+        .until_pod("job", "Succeeded ready=False c=Completed(0)")
         .await;
+    let end = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+    let message = end["message"].str();
+    assert!(message.ends_with("\n1998\n1999\n"), "{message}");
+    assert_eq!(message.len(), 4096);
     assert_eq!(node.log("job", "").await, "done\n");
     let failed = container(
         "command: [sh, -c, 'echo it failed; exit 1'], terminationMessagePolicy: FallbackToLogsOnError",
