@@ -38,7 +38,7 @@ use inputs::{
 use references::{Found, ObjectKey, ReferencedObjects};
 
 use crate::eviction::Eviction;
-use crate::moment::{Moment, earlier, from_value, seconds};
+use crate::moment::{Moment, earlier, seconds};
 use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime};
 use crate::shutdown;
 
@@ -69,9 +69,8 @@ pub struct PodState {
     pub began: Moment,
     /// Whether all its containers are being restarted.
     pub is_restarting_all: bool,
-    /// Its deletionTimestamp with its moment on the monotonic clock. It is read once, so a step of
-    /// the wall clock does not matter.
-    deletion: Option<(Str, Moment)>,
+    /// The grace period of its deletion, in seconds, as it was last seen.
+    deletion_grace: Option<i64>,
     /// The ConfigMaps and Secrets that it references, if any.
     pub referenced: Option<Box<ReferencedObjects>>,
     /// The pulls of its volumes that are images.
@@ -85,8 +84,8 @@ pub enum PodStage {
     Active,
     /// Its containers are being stopped.
     Ending {
-        /// Since when.
-        since: Moment,
+        /// When they are killed; it only becomes sooner.
+        kill: Moment,
     },
     /// No container runs any more.
     Finished,
@@ -251,7 +250,7 @@ impl PodState {
             needs_old_sandbox: false,
             began: now,
             is_restarting_all: false,
-            deletion: None,
+            deletion_grace: None,
             referenced: None,
             image_volumes: ImageVolumes::default(),
         }
@@ -277,11 +276,12 @@ impl PodState {
     /// Ends the pod within `grace`, because the node shuts down; false if it has ended. A pod that
     /// ends already gets no more time than before.
     pub(crate) fn shut_down(&mut self, grace: Duration, pod: &Value, now: Moment) -> bool {
-        let since = match self.stage {
-            PodStage::Active => now,
-            PodStage::Ending { since } => since,
+        let grace = grace.max(LEAST_GRACE);
+        match &mut self.stage {
+            PodStage::Active => {}
+            PodStage::Ending { kill } => *kill = (*kill).min(now + grace),
             PodStage::Finished => return false,
-        };
+        }
         let runs = self.stage == PodStage::Active
             || self.containers.iter().any(ContainerState::is_running);
         let is_cause = runs && self.failure.is_none();
@@ -298,7 +298,7 @@ impl PodState {
             .map_or_else(|| spec::grace(pod), |it| it.grace);
         let is_disruption = self.eviction.is_some_and(|it| it.is_disruption);
         self.eviction = Some(PodEviction {
-            grace: before.min(now.saturating_since(since) + grace.max(LEAST_GRACE)),
+            grace: before.min(grace),
             is_disruption: is_cause || is_disruption,
         });
         true
@@ -313,7 +313,6 @@ impl PodState {
     /// Does what is due; returns when to sync again, if nothing happens before.
     pub fn advance(&mut self, sync: &mut SyncContext) -> Option<Moment> {
         self.adopt_new_containers(sync);
-        self.note_deletion(sync);
         sync.address = match sync.pod["spec"]["hostNetwork"].bool() {
             true => sync.node.host_ip.into(),
             false => self.address.clone(),
@@ -321,12 +320,13 @@ impl PodState {
         self.update_inputs(sync);
         for _ in 0..MOST_STEPS {
             self.check_termination(sync);
+            self.note_deletion(sync);
             sync.ending = self.stage != PodStage::Active;
             let acted = self.observe_containers(sync)
                 | match self.stage {
                     PodStage::Active if self.is_restarting_all => self.keep_restarting_all(sync),
                     PodStage::Active => self.keep_running(sync),
-                    PodStage::Ending { since } => self.stop_containers(since, sync),
+                    PodStage::Ending { kill } => self.stop_containers(kill, sync),
                     PodStage::Finished => false,
                 };
             if !acted {
@@ -387,15 +387,17 @@ impl PodState {
         }
     }
 
-    /// Reads a new deletionTimestamp.
+    /// Reads a new grace period of the deletion. Kubernetes: it counts from now, whatever the
+    /// deletionTimestamp, and only a shorter one has an effect (pod_workers.go,
+    /// `calculateEffectiveGracePeriod`).
     fn note_deletion(&mut self, sync: &SyncContext) {
-        let text = &sync.pod["metadata"]["deletionTimestamp"];
-        if self
-            .deletion
-            .as_ref()
-            .is_none_or(|(known, _)| known.as_str() != text.str())
-        {
-            self.deletion = from_value(text, sync.now).map(|at| (text.str().into(), at));
+        let grace = sync.pod["metadata"]["deletionGracePeriodSeconds"].as_int();
+        if self.deletion_grace == grace {
+            return;
+        }
+        self.deletion_grace = grace;
+        if let PodStage::Ending { kill } = &mut self.stage {
+            *kill = (*kill).min(sync.now + spec::grace(sync.pod));
         }
     }
 
@@ -424,7 +426,11 @@ impl PodState {
         let is_going = !sync.pod["metadata"]["deletionTimestamp"].is_null();
         let is_over = is_terminal(sync.pod);
         if self.failure.is_some() || is_going || is_over || self.is_done(sync.pod) {
-            self.stage = PodStage::Ending { since: sync.now };
+            let evicted = self.eviction.map(|eviction| eviction.grace);
+            let grace = evicted.unwrap_or_else(|| spec::grace(sync.pod));
+            self.stage = PodStage::Ending {
+                kill: sync.now + grace,
+            };
             self.containers.iter_mut().for_each(ContainerState::cancel);
             self.is_restarting_all = false;
         } else if self.must_restart_all(sync.pod) {
@@ -513,8 +519,7 @@ impl PodState {
     /// Stops what still runs. Kubernetes: all preStop hooks run at once; then a sidecar waits for the
     /// regular containers and for the sidecar after it, as long as there is time
     /// (kuberuntime_container.go, `killContainer`; kuberuntime_termination_order.go).
-    fn stop_containers(&mut self, since: Moment, sync: &mut SyncContext) -> bool {
-        let kill = self.kill_deadline(since, sync);
+    fn stop_containers(&mut self, kill: Moment, sync: &mut SyncContext) -> bool {
         let has_time = sync.now < kill;
         let is_sidecar = |it: &ContainerState| it.role == ContainerRole::Sidecar;
         let (mut sidecars, mut others): (Vec<&mut ContainerState>, Vec<&mut ContainerState>) = self
@@ -538,18 +543,6 @@ impl PodState {
             self.finish(sync.pod);
         }
         is_over
-    }
-
-    /// When the containers of a terminating pod are killed.
-    fn kill_deadline(&self, since: Moment, sync: &SyncContext) -> Moment {
-        let evicted = self.eviction.map(|eviction| eviction.grace);
-        let patience = since + evicted.unwrap_or_else(|| spec::grace(sync.pod));
-        // A second deletion may have a shorter grace period.
-        let deletion = self
-            .deletion
-            .as_ref()
-            .map(|(_, at)| (*at).max(since + Duration::from_secs(2)));
-        deletion.map_or(patience, |deletion| patience.min(deletion))
     }
 
     fn finish(&mut self, pod: &Value) {
@@ -608,20 +601,19 @@ impl PodState {
                 containers,
                 earlier(self.deadline(sync.pod), self.next_read()),
             ),
-            PodStage::Ending { since } => earlier(containers, self.next_kill(since, sync)),
+            PodStage::Ending { kill } => earlier(containers, self.next_kill(kill, sync)),
             PodStage::Finished => None,
         }
     }
 
     /// Sidecars that wait for their turn are killed at the end of the grace period.
-    fn next_kill(&self, since: Moment, sync: &SyncContext) -> Option<Moment> {
+    fn next_kill(&self, kill: Moment, sync: &SyncContext) -> Option<Moment> {
         let is_alive = |container: &ContainerState| {
             matches!(
                 container.state,
                 Some(ContainerPhase::Running { .. } | ContainerPhase::Creating)
             )
         };
-        let kill = self.kill_deadline(since, sync);
         (kill > sync.now && self.containers.iter().any(is_alive)).then_some(kill)
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         needs_old_sandbox: false,
         began: from_past(&status["startTime"], now).unwrap_or(now),
         is_restarting_all: false,
-        deletion: None,
+        deletion_grace: None,
         referenced: None,
         image_volumes: ImageVolumes::default(),
     };

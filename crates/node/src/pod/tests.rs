@@ -406,6 +406,20 @@ fn a_container_that_ignores_sigterm_is_killed() {
 }
 
 #[test]
+fn a_grace_period_counts_from_when_the_deletion_is_seen() {
+    let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
+    play.delete(10);
+    // The agent was away, or its clock is ahead of that of the API server.
+    let long_ago = crate::moment::to_value(BEGIN.saturating_before(Duration::from_secs(600)));
+    let metadata = play.object.entry("metadata");
+    metadata.set("deletionTimestamp", long_ago);
+    play.until(10_900);
+    assert_eq!(play.show(), "Running web=ready");
+    play.until(11_000);
+    assert_eq!(play.show(), "Failed web=Error:137");
+}
+
+#[test]
 fn a_second_deletion_may_shorten_the_grace_period() {
     let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
     play.delete(600);
