@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use mizzen_value::{Str, Value, value};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::container_gc::remove_log;
 use super::image::PullUser;
@@ -58,6 +59,15 @@ pub(super) struct ContainerCell {
     cancelled: Notify,
     /// Whether it may be stopped now, after its preStop hook.
     turn: watch::Sender<bool>,
+    /// When it is killed, once a stop was requested; it only becomes sooner.
+    kill: watch::Sender<Option<KillTime>>,
+}
+
+/// When an instance is killed: by the clock of the agent, and by that of timers.
+#[derive(Debug, Clone, Copy)]
+struct KillTime {
+    moment: Moment,
+    instant: Instant,
 }
 
 /// What is known of an instance.
@@ -75,8 +85,6 @@ pub(super) struct CellState {
     is_cancelled: bool,
     /// The latest resize.
     resize: Option<CellResize>,
-    /// When it is killed, once a stop was requested.
-    kill: Option<Moment>,
 }
 
 /// A resize of an instance.
@@ -165,7 +173,25 @@ impl ContainerCell {
             probes: ProbeRuns::default(),
             cancelled: Notify::new(),
             turn: watch::Sender::new(false),
+            kill: watch::Sender::new(None),
         }
+    }
+
+    /// Kills it at a time at the latest. True if that is the first stop of a running instance.
+    fn request_kill(&self, time: KillTime) -> bool {
+        if !self.state.lock().phase.is_running() {
+            return false;
+        }
+        let mut is_first = false;
+        self.kill.send_if_modified(|known| {
+            is_first = known.is_none();
+            let is_sooner = known.is_none_or(|known| time.moment < known.moment);
+            if is_sooner {
+                *known = Some(time);
+            }
+            is_sooner
+        });
+        is_first
     }
 
     /// Whether a task creates it.
@@ -198,7 +224,7 @@ pub(super) struct CriContainer {
     node: Arc<CriNode>,
     cell: Arc<ContainerCell>,
     /// The pod and the specification of the last call, for hooks.
-    spec: Option<Arc<(Value, Value)>>,
+    spec: Arc<(Value, Value)>,
 }
 
 impl CriContainer {
@@ -210,23 +236,20 @@ impl CriContainer {
         CriContainer {
             node,
             cell,
-            spec: Some(Arc::new((config.pod.clone(), config.container.clone()))),
+            spec: Arc::new((config.pod.clone(), config.container.clone())),
         }
     }
 
     /// Stops the container once its turn has come, at `kill` at the latest.
     fn stop_in_turn(&mut self, StopTimes { now, kill, .. }: StopTimes) {
-        let is_first = {
-            let mut state = self.cell.state.lock();
-            if !state.phase.is_running() || state.kill.is_some_and(|before| before <= kill) {
-                return;
-            }
-            state.kill.replace(kill).is_none()
+        let time = KillTime {
+            moment: kill,
+            instant: Instant::now() + kill.saturating_since(now),
         };
-        let (node, cell) = (self.node.clone(), self.cell.clone());
-        let grace = kill.saturating_since(now);
-        let spec = self.spec.clone().filter(|_| is_first);
-        tokio::spawn(async move { node.stop_container(cell, grace, spec).await });
+        if self.cell.request_kill(time) {
+            let (node, cell, spec) = (self.node.clone(), self.cell.clone(), self.spec.clone());
+            tokio::spawn(async move { node.stop_container(cell, &spec).await });
+        }
     }
 }
 
@@ -256,7 +279,7 @@ impl ContainerHandle for CriContainer {
     }
 
     fn update(&mut self, config: &ContainerConfig) {
-        self.spec = Some(Arc::new((config.pod.clone(), config.container.clone())));
+        self.spec = Arc::new((config.pod.clone(), config.container.clone()));
     }
 
     fn resize(&mut self, config: &ContainerConfig) -> ResizeProgress {
@@ -614,28 +637,28 @@ impl CriNode {
         }
     }
 
-    /// Runs the preStop hook and stops a container in its turn, within its grace period.
-    async fn stop_container(
-        self: Arc<Self>,
-        cell: Arc<ContainerCell>,
-        grace: Duration,
-        spec: Option<Arc<(Value, Value)>>,
-    ) {
-        let deadline = Instant::now() + grace;
-        if let Some((pod, spec)) = spec.as_deref() {
-            let hook = self.run_hook(pod, spec, "preStop", &cell);
-            if let Ok(Err(error)) = timeout(grace, hook).await {
-                tracing::info!(container = %cell.name, error, "a preStop hook has failed");
-                let message = "PreStopHook failed";
-                cell.record(Note::warning("FailedPreStopHook", "", message));
-            }
+    /// Runs the preStop hook and stops a container in its turn, within its grace period. Another stop
+    /// may shorten that at any time, so that neither the hook nor the turn is skipped.
+    async fn stop_container(self: Arc<Self>, cell: Arc<ContainerCell>, spec: &(Value, Value)) {
+        let mut kill = cell.kill.subscribe();
+        let (pod, spec) = spec;
+        let hook = self.run_hook(pod, spec, "preStop", &cell);
+        if let Some(Err(error)) = before(&mut kill, hook).await {
+            tracing::info!(container = %cell.name, error, "a preStop hook has failed");
+            let message = "PreStopHook failed";
+            cell.record(Note::warning("FailedPreStopHook", "", message));
         }
         let mut turn = cell.turn.subscribe();
-        let _ = timeout_at(deadline, turn.wait_for(|has_come| *has_come)).await;
+        before(&mut kill, turn.wait_for(|has_come| *has_come)).await;
         let id = cell.state.lock().id.clone();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.stop_by_id(&id, left.max(SHORTEST_GRACE)).await {
+            let left = kill_time(&mut kill).saturating_duration_since(Instant::now());
+            let stopped = tokio::select! {
+                stopped = self.stop_by_id(&id, left.max(SHORTEST_GRACE)) => stopped,
+                // The runtime is told the shorter grace period.
+                Ok(()) = kill.changed() => continue,
+            };
+            match stopped {
                 Ok(()) => break,
                 Err(error) => {
                     tracing::warn!(%error, container = %cell.name, "cannot stop a container, retrying")
@@ -895,6 +918,29 @@ impl CriNode {
     /// Syncs a pod by UID.
     pub(super) fn wake_pod(&self, uid: &str) {
         self.update_pod(uid, |_| {});
+    }
+}
+
+/// When an instance that is being stopped is killed.
+fn kill_time(kill: &mut watch::Receiver<Option<KillTime>>) -> Instant {
+    let time = *kill.borrow_and_update();
+    time.map_or_else(Instant::now, |time| time.instant)
+}
+
+/// The result of what ends before an instance is killed.
+async fn before<T>(
+    kill: &mut watch::Receiver<Option<KillTime>>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    loop {
+        let deadline = kill_time(kill);
+        tokio::select! {
+            done = &mut work => return Some(done),
+            () = sleep_until(deadline) => return None,
+            // It may be sooner now.
+            Ok(()) = kill.changed() => {}
+        }
     }
 }
 

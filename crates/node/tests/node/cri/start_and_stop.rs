@@ -200,6 +200,38 @@ async fn sidecars_stop_last_and_run_their_hooks_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_second_deletion_shortens_the_grace_period_and_not_the_hook() {
+    let Some(node) = RealNode::start("real-shorter", 65).await else {
+        return;
+    };
+    // One hook ends within the second grace period, the other never does.
+    let pods = [
+        ("ends", "sleep 2; echo hook >> /out/log"),
+        ("hangs", "sleep 1000"),
+    ];
+    for (pod, rest) in pods {
+        let stopping = hook("preStop", &format!("echo begun >> /out/log; {rest}"));
+        let spec = one("c", &until_stopped("stopped", 0), &stopping);
+        let more = format!("terminationGracePeriodSeconds: 600, {}", node.out(pod));
+        node.run(pod, &format!("containers: [{spec}], {more}"))
+            .await;
+    }
+    for (pod, grace) in [("ends", 30), ("hangs", 2)] {
+        node.until_pod(pod, "Running ready=True").await;
+        delete_pod(&node.cluster, pod, None).await;
+        node.until("the hook runs", async |node| node.lines(pod) == "begun")
+            .await;
+        delete_pod(&node.cluster, pod, Some(grace)).await;
+    }
+    node.until("the pods are gone", async |node| {
+        node.cluster.objects(&PODS, "").await.is_empty()
+    })
+    .await;
+    assert_eq!(node.lines("ends"), "begun hook stopped");
+    assert_eq!(node.lines("hangs"), "begun stopped");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_is_deleted_by_force_gets_its_hook_and_sigterm() {
     let Some(mut node) = RealNode::start("real-force", 64).await else {
         return;
