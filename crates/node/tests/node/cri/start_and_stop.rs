@@ -5,7 +5,9 @@
 use std::fs;
 
 use mizzen_cri::CriClient;
-use mizzen_cri::messages::{ListPodSandboxRequest, RemovePodSandboxRequest, StopPodSandboxRequest};
+use mizzen_cri::messages::{
+    ListPodSandboxRequest, PodSandboxState, RemovePodSandboxRequest, StopPodSandboxRequest,
+};
 use mizzen_object::condition::is_true;
 use mizzen_sdk::resource::PODS;
 
@@ -57,8 +59,12 @@ impl RealNode {
             .await
             .unwrap();
         let listed = client.call(ListPodSandboxRequest::default()).await.unwrap();
+        // The runtime may also have one that it could not start.
         let mut sandboxes = listed.items.into_iter();
-        let sandbox = sandboxes.find(|it| it.metadata.as_ref().is_some_and(|it| it.name == pod));
+        let sandbox = sandboxes.find(|it| {
+            let is_own = it.metadata.as_ref().is_some_and(|it| it.name == pod);
+            is_own && it.state() == PodSandboxState::Ready
+        });
         let pod_sandbox_id = sandbox.unwrap().id;
         let stop = StopPodSandboxRequest {
             pod_sandbox_id: pod_sandbox_id.clone(),
