@@ -109,7 +109,7 @@ pub(crate) fn wall_of(value: &Value) -> Option<Duration> {
 }
 
 /// The moment of a timestamp, by the wall clock of `now`.
-fn from_value(value: &Value, now: Moment) -> Option<Moment> {
+pub(crate) fn from_value(value: &Value, now: Moment) -> Option<Moment> {
     wall_of(value).map(|wall| Moment::on_wall(wall, now))
 }
 

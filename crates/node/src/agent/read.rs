@@ -15,7 +15,7 @@ use mizzen_value::{Str, Value, value};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use crate::moment::Moment;
+use crate::moment::{Moment, from_value, seconds};
 use crate::pod::claims::ReadClaim;
 use crate::pod::inputs::TOKEN;
 use crate::pod::references::{Contents, Found, ObjectKey, ReferenceKind};
@@ -143,10 +143,34 @@ type TokenKey = (Box<str>, Str);
 
 struct CachedToken {
     contents: Arc<Contents>,
-    renew_at: Moment,
+    /// When another one is requested.
+    renewed: Moment,
+    /// When it is invalid.
+    expires: Moment,
 }
 
-const TOKEN_DAY: Duration = Duration::from_secs(24 * 3600);
+/// Kubernetes: the longest time after which a token is renewed (`maxTTL`).
+const LONGEST_TOKEN: Duration = Duration::from_secs(24 * 3600);
+
+impl CachedToken {
+    /// The token of a response, which may live for a shorter time than was asked for.
+    fn from_response(response: &Value, now: Moment) -> Option<CachedToken> {
+        let token = response["status"]["token"].str();
+        let life = seconds(&response["spec"]["expirationSeconds"]);
+        let expires = from_value(&response["status"]["expirationTimestamp"], now);
+        let expires = expires.unwrap_or(now + life);
+        let issued = expires.saturating_before(life);
+        let contents = Contents {
+            data: [(Str::new_static(TOKEN), Str::from(token))].into(),
+            ..Contents::default()
+        };
+        (!token.is_empty()).then(|| CachedToken {
+            contents: Arc::new(contents),
+            renewed: issued + (life * 4 / 5).min(LONGEST_TOKEN),
+            expires,
+        })
+    }
+}
 
 impl TokenCache {
     /// The token of a pod. `name` has its lifetime, the service account and the audience.
@@ -159,58 +183,65 @@ impl TokenCache {
         now: Moment,
     ) -> Found {
         let place = (Box::<str>::from(uid), name.clone());
-        if let Some(known) = self.0.lock().get(&place)
-            && now < known.renew_at
-        {
-            return Ok(known.contents.clone());
-        }
-        let mut parts = name.splitn(3, ' ');
-        let seconds: u64 = parts
-            .next()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(3600);
-        let account = parts.next().unwrap_or_default();
-        let audience = parts.next().filter(|audience| !audience.is_empty());
-        let bound = value!({ "kind": "Pod", "apiVersion": "v1", "name": (key.name()), "uid": uid });
-        let request = value!({
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {
-                "audiences": (audience.map(Value::from).into_iter().collect::<Vec<Value>>()),
-                "expirationSeconds": (i64::try_from(seconds).unwrap_or(3600)),
-                "boundObjectRef": bound,
-            },
-        });
-        let path = format!(
-            "/api/v1/namespaces/{}/serviceaccounts/{account}/token",
-            key.namespace()
-        );
-        let made = api
-            .raw(http::Method::POST, &path, Some(&Object(request)))
-            .await;
-        let failed = |why: String| format!("failed to fetch token: {why}");
-        let made = made.map_err(|error| failed(error.to_string()))?;
-        let token = made["status"]["token"].str();
-        if token.is_empty() {
-            return Err(failed("the response has none".into()));
-        }
-        let contents = Arc::new(Contents {
-            data: [(Str::new_static(TOKEN), Str::from(token))].into(),
-            ..Contents::default()
-        });
-        let renew_at = now + (Duration::from_secs(seconds) * 4 / 5).min(TOKEN_DAY);
-        let cached = CachedToken {
-            contents: contents.clone(),
-            renew_at,
+        let valid = |until: fn(&CachedToken) -> Moment| {
+            let tokens = self.0.lock();
+            let known = tokens.get(&place).filter(|known| now < until(known));
+            known.map(|known| known.contents.clone())
         };
-        self.0.lock().insert(place, cached);
-        Ok(contents)
+        if let Some(contents) = valid(|known| known.renewed) {
+            return Ok(contents);
+        }
+        match request_token(api, key, uid, name).await {
+            Ok(response) => {
+                let token = CachedToken::from_response(&response, now);
+                let token = token.ok_or("failed to fetch token: the response has none")?;
+                let contents = token.contents.clone();
+                self.0.lock().insert(place, token);
+                Ok(contents)
+            }
+            Err(error) => match valid(|known| known.expires) {
+                Some(contents) => {
+                    tracing::warn!(%error, pod = %key, "cannot renew a token");
+                    Ok(contents)
+                }
+                None => Err(format!("failed to fetch token: {error}")),
+            },
+        }
     }
 
     /// Forgets the tokens of a pod.
     pub(super) fn forget(&self, uid: &str) {
         self.0.lock().retain(|(known, _), _| **known != *uid);
     }
+}
+
+/// Requests a token that is bound to a pod.
+async fn request_token(
+    api: &DynamicClient,
+    key: &Key,
+    uid: &str,
+    name: &Str,
+) -> Result<Object, kube::Error> {
+    let mut parts = name.splitn(3, ' ');
+    let seconds = parts.next().and_then(|text| text.parse().ok());
+    let account = parts.next().unwrap_or_default();
+    let audience = parts.next().filter(|audience| !audience.is_empty());
+    let bound = value!({ "kind": "Pod", "apiVersion": "v1", "name": (key.name()), "uid": uid });
+    let request = value!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {
+            "audiences": (audience.map(Value::from).into_iter().collect::<Vec<Value>>()),
+            "expirationSeconds": (seconds.unwrap_or(3600_i64)),
+            "boundObjectRef": bound,
+        },
+    });
+    let path = format!(
+        "/api/v1/namespaces/{}/serviceaccounts/{account}/token",
+        key.namespace()
+    );
+    api.raw(http::Method::POST, &path, Some(&Object(request)))
+        .await
 }
 
 impl Contents {
@@ -281,5 +312,36 @@ impl ContentCache {
             self.known.retain(|_, shared| shared.strong_count() > 0);
             self.limit = 2 * self.known.len() + 64;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moment::to_value;
+
+    const NOW: Moment = Moment::from_secs(1_700_000_000);
+
+    /// When a token is renewed and when it expires, in seconds, if it was issued some seconds ago.
+    fn life(seconds: i64, age: u64) -> (u64, u64) {
+        let issued = NOW.saturating_before(Duration::from_secs(age));
+        let life = Duration::from_secs(u64::try_from(seconds).unwrap());
+        let response = value!({
+            "spec": { "expirationSeconds": seconds },
+            "status": { "token": "t", "expirationTimestamp": (to_value(issued + life)) },
+        });
+        let token = CachedToken::from_response(&response, NOW).unwrap();
+        let after = |moment: Moment| moment.saturating_since(NOW).as_secs();
+        (after(token.renewed), after(token.expires))
+    }
+
+    #[test]
+    fn a_token_is_renewed_by_the_life_that_the_server_has_given_it() {
+        assert_eq!(life(3600, 0), (2880, 3600));
+        assert_eq!(life(3600, 600), (2280, 3000));
+        let day = 24 * 3600;
+        assert_eq!(life(7 * day, 0), (24 * 3600, 7 * 24 * 3600));
+        let none = value!({ "spec": { "expirationSeconds": 3600 }, "status": {} });
+        assert!(CachedToken::from_response(&none, NOW).is_none());
     }
 }
