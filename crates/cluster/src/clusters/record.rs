@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mizzen_bootstrap::pki::{PkiError, write_private};
 use mizzen_node::cri::NodeTraces;
+use mizzen_node::shutdown::ShutdownConfig;
 use mizzen_value::{Value, json, value};
 
 const KIND: &str = "MizzenCluster";
@@ -83,6 +84,10 @@ fn read_traces(value: &Value) -> NodeTraces {
         root: value["root"].str().into(),
         logs: value["logs"].str().into(),
         network: value["network"].str().into(),
+        logind_conf_dir: match value["logindConfDir"].str() {
+            "" => ShutdownConfig::default().logind_conf_dir,
+            dir => dir.into(),
+        },
     }
 }
 
@@ -94,6 +99,7 @@ fn write_traces(traces: &NodeTraces) -> Value {
         "root": (text(&traces.root)),
         "logs": (text(&traces.logs)),
         "network": (text(&traces.network)),
+        "logindConfDir": (text(&traces.logind_conf_dir)),
     })
 }
 
@@ -123,6 +129,7 @@ mod tests {
                 root: "/a/node".into(),
                 logs: "/a/logs".into(),
                 network: "/a/cni".into(),
+                logind_conf_dir: "/a/logind".into(),
             }],
         };
         record.write(&file).unwrap();

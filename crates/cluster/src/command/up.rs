@@ -193,7 +193,7 @@ impl Up {
         let real_node = check_runtime(&self.runtime)?;
         if let (Some(cluster), Some(node)) = (&self.server.cluster, &real_node) {
             cluster
-                .record_node(node.cri.traces())
+                .record_node(node.cri.traces(&node.shutdown))
                 .map_err(UpError::Record)?;
         }
         let scheduler = match &self.scheduler_config {

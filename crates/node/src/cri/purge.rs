@@ -2,7 +2,7 @@
 //!
 //! It goes from what runs to what is written: sandboxes with their containers, and with them their
 //! addresses and host ports; snapshots, mounts and directories of pods; logs; cgroups; the network;
-//! the directory of the node. What another node or another program uses stays. A removal that failed
+//! the configuration of logind; the directory of the node. What another node or another program uses stays. A removal that failed
 //! can be repeated.
 
 use std::collections::BTreeSet;
@@ -19,6 +19,7 @@ use tokio::task::spawn_blocking;
 use super::config::{NodePaths, POD_UID};
 use super::network::{self, FILE};
 use super::{CriNode, CriOptions, CriRuntime, Housekeeping, log_links, volumes};
+use crate::shutdown::{self, ShutdownConfig};
 
 /// The directory with a file for each node that keeps its pods in a directory.
 const NODES: &str = "nodes";
@@ -64,6 +65,8 @@ pub struct NodeTraces {
     pub logs: PathBuf,
     /// The directory of CNI configurations.
     pub network: PathBuf,
+    /// The directory of configuration drop-ins of logind.
+    pub logind_conf_dir: PathBuf,
 }
 
 /// Why not all was removed.
@@ -90,7 +93,7 @@ pub enum PurgeError {
 
 impl CriOptions {
     /// Where a node with this configuration leaves something.
-    pub fn traces(&self) -> NodeTraces {
+    pub fn traces(&self, shutdown: &ShutdownConfig) -> NodeTraces {
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
         NodeTraces {
             endpoint: self.endpoint.clone(),
@@ -98,6 +101,7 @@ impl CriOptions {
             root: whole(&self.root),
             logs: whole(&self.logs),
             network: whole(&self.network),
+            logind_conf_dir: whole(&shutdown.logind_conf_dir),
         }
     }
 }
@@ -139,6 +143,8 @@ impl NodeTraces {
         node.cgroups.remove_root();
         self.remove_logs(uids)?;
         self.remove_network()?;
+        let drop_in = shutdown::remove_drop_in(&self.logind_conf_dir, &self.node);
+        drop_in.map_err(at(&self.logind_conf_dir))?;
         self.remove_root()
     }
 
@@ -373,6 +379,7 @@ mod tests {
             root: dir.path().join("node"),
             logs: dir.path().join("logs"),
             network: dir.path().join("cni"),
+            logind_conf_dir: dir.path().join("logind"),
         };
         let paths = NodePaths {
             root: dir.path().join("node"),
@@ -411,6 +418,7 @@ mod tests {
             root: path("node"),
             logs: path("logs"),
             network: path("cni"),
+            logind_conf_dir: path("logind"),
         };
         traces.remove_logs(&[Str::from("u1")].into()).unwrap();
         traces.remove_network().unwrap();

@@ -61,6 +61,8 @@ pub(super) struct LogindPlace<'a> {
     pub bus_address: Option<&'a str>,
     /// The directory of configuration drop-ins.
     pub conf_dir: &'a Path,
+    /// The node that needs it.
+    pub node: &'a str,
 }
 
 /// Why shutdowns cannot be delayed.
@@ -118,7 +120,7 @@ impl Logind {
         let manager = proxy(&connection, LOGIND)
             .await
             .map_err(InhibitError::Connect)?;
-        ensure_delay(&manager, place.conf_dir, delay).await?;
+        ensure_delay(&manager, place, delay).await?;
         let signals = manager.receive_signal("PrepareForShutdown").await;
         let owners = manager.receive_owner_changed().await;
         Ok(Logind {
@@ -169,24 +171,17 @@ async fn proxy(
 /// Lets logind delay a shutdown by `delay`, by a file of its configuration if it does not yet.
 async fn ensure_delay(
     manager: &Proxy<'_>,
-    conf_dir: &Path,
+    place: LogindPlace<'_>,
     delay: Duration,
 ) -> Result<(), InhibitError> {
     if allowed_delay(manager).await? >= delay {
         return Ok(());
     }
-    let path = conf_dir.join(DROP_IN);
-    let text = format!(
-        "# Written by mizzen: pods get this long to end before the machine shuts down.\n\
-         [Login]\nInhibitDelayMaxSec={}\n",
-        delay.as_secs()
-    );
-    fs::create_dir_all(conf_dir)
-        .and_then(|()| fs::write(&path, text))
-        .map_err(|error| InhibitError::WriteDropIn {
-            path: path.clone(),
-            error,
-        })?;
+    let path = place.conf_dir.join(DROP_IN);
+    write_drop_in(place.conf_dir, place.node, delay).map_err(|error| {
+        let path = path.clone();
+        InhibitError::WriteDropIn { path, error }
+    })?;
     reload(manager.connection())
         .await
         .map_err(InhibitError::Reload)?;
@@ -210,6 +205,34 @@ async fn ensure_delay(
     }
 }
 
+fn write_drop_in(conf_dir: &Path, node: &str, delay: Duration) -> io::Result<()> {
+    let text = format!(
+        "{}# Pods get this long to end before the machine shuts down.\n\
+         [Login]\nInhibitDelayMaxSec={}\n",
+        author(node),
+        delay.as_secs()
+    );
+    fs::create_dir_all(conf_dir)?;
+    fs::write(conf_dir.join(DROP_IN), text)
+}
+
+/// The first line of the file that a node has written.
+fn author(node: &str) -> String {
+    format!("# Written by mizzen for the node {node}.\n")
+}
+
+/// Removes the file that a node has written, and its directory unless there are others. logind
+/// notices it when it reads its configuration again.
+pub(crate) fn remove_drop_in(conf_dir: &Path, node: &str) -> io::Result<()> {
+    let path = conf_dir.join(DROP_IN);
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    if text.starts_with(&author(node)) {
+        fs::remove_file(path)?;
+        let _ = fs::remove_dir(conf_dir);
+    }
+    Ok(())
+}
+
 /// The longest delay of a shutdown.
 async fn allowed_delay(manager: &Proxy<'_>) -> Result<Duration, InhibitError> {
     let micros = manager.get_property("InhibitDelayMaxUSec").await;
@@ -225,4 +248,25 @@ async fn reload(connection: &Connection) -> zbus::Result<()> {
     systemd
         .call("KillUnit", &("systemd-logind.service", "all", SIGHUP))
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_removes_only_its_own_drop_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let conf_dir = dir.path().join("logind.conf.d");
+        remove_drop_in(&conf_dir, "a").unwrap();
+        write_drop_in(&conf_dir, "a", Duration::from_secs(24)).unwrap();
+        remove_drop_in(&conf_dir, "b").unwrap();
+        let text = fs::read_to_string(conf_dir.join(DROP_IN)).unwrap();
+        assert!(
+            text.contains("\n[Login]\nInhibitDelayMaxSec=24\n"),
+            "{text}"
+        );
+        remove_drop_in(&conf_dir, "a").unwrap();
+        assert!(!conf_dir.exists());
+    }
 }

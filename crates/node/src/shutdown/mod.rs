@@ -31,6 +31,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::agent::AgentHandle;
 use crate::settings::NodeSettings;
+pub(crate) use logind::remove_drop_in;
 use logind::{InhibitError, InhibitorLock, Logind, LogindLost, LogindPlace};
 pub(crate) use plan::PodShutdown;
 pub use plan::{ShutdownGracePeriod, parse_shutdown_grace_periods, shutdown_grace_periods};
@@ -147,9 +148,12 @@ impl ShutdownManager {
     /// Connects to logind and takes its lock.
     async fn connect(&mut self) -> Result<Logind, InhibitError> {
         let config = &self.settings.shutdown;
+        // The node of a machine is the only one of its agent.
+        let node = self.settings.name(0);
         let place = LogindPlace {
             bus_address: config.bus_address.as_deref(),
             conf_dir: &config.logind_conf_dir,
+            node: &node,
         };
         let delay = delay(&config.grace_periods);
         let logind = Logind::connect(place, delay).await?;

@@ -242,4 +242,11 @@ async fn pods_end_by_priority_before_the_machine_shuts_down() {
     })
     .await;
     assert!(show(&get_pod(&node.cluster, "low").await).starts_with("Failed"));
+
+    // Nothing of the node is left in the configuration of logind.
+    node.cluster.restart_with(|builder| builder.nodes(0)).await;
+    assert!(bus.conf_dir().exists());
+    let traces = node.cri_options().traces(&node.shutdown);
+    traces.remove().await.unwrap();
+    assert!(!bus.conf_dir().exists());
 }
