@@ -326,7 +326,8 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
     let stats = stats.or_else(|| runtime.stats());
     let reservation = stats.as_ref().map(|_| &eviction);
     let allocatable = nodes::allocatable(&capacity, &reserved, reservation);
-    runtime.set_allocatable(&nodes::allocatable(&capacity, &reserved, None));
+    let before_eviction = nodes::allocatable(&capacity, &reserved, None);
+    runtime.set_allocatable(&allocatable, &before_eviction);
     let writer = client_of.clone();
     let sink = ApiSink::core_of(move |node| writer(node));
     let scheme = runtime

@@ -57,11 +57,7 @@ const EXCEPTIONS: &[Exception] = &[
         &["cpu"],
         "the amounts of a container",
     ),
-    (
-        "node/src/cri/volumes/mod.rs",
-        &["memory"],
-        "the amounts of a pod",
-    ),
+    ("node/src/cri/mod.rs", &["memory"], "the amounts of a node"),
     (
         "node/src/eviction/decide.rs",
         &["ephemeral-storage"],

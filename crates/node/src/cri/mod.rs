@@ -68,6 +68,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use std::sync::atomic::{AtomicI64, Ordering};
 pub use accept::check_sysctl_pattern;
 use futures_util::future::BoxFuture;
 pub use housekeeping::Housekeeping;
@@ -85,6 +86,7 @@ use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
+use mizzen_value::quantity::Quantity;
 pub use preflight::Unprepared;
 pub use purge::{NodeTraces, PurgeError};
 use tokio::sync::Semaphore;
@@ -173,6 +175,8 @@ pub(crate) struct CriNode {
 }
 
 /// A pod in the runtime.
+    /// The memory that is allocatable to pods, in bytes; zero if it is not known yet.
+    allocatable_memory: AtomicI64,
 struct PodRecord {
     key: Key,
     sandbox: Sandbox,
@@ -249,6 +253,7 @@ impl CriRuntime {
             let dir = node.paths.root.display();
             tracing::warn!(%error, %dir, "cannot write to the directory of the node");
         }
+            allocatable_memory: AtomicI64::new(0),
         // What is wrong with it is in the condition of the node.
         let _ = node.check_status().await;
         let adopted = node.adopt().await;
@@ -371,8 +376,10 @@ impl ContainerRuntime for CriRuntime {
         self.0.ensure_network(pod_cidr);
     }
 
-    fn set_allocatable(&self, allocatable: &Value) {
-        self.0.cgroups.limit_all_pods(allocatable);
+    fn set_allocatable(&self, allocatable: &Value, before_eviction: &Value) {
+        let memory = Quantity::parse_or_zero(allocatable["memory"].str()).value();
+        self.0.allocatable_memory.store(memory, Ordering::Relaxed);
+        self.0.cgroups.limit_all_pods(before_eviction);
     }
 
     fn stats(&self) -> Option<Arc<dyn StatsProvider>> {

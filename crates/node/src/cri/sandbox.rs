@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -21,7 +22,7 @@ use tokio::time::sleep;
 
 use super::container::ContainerCell;
 use super::resolver::MachineResolver;
-use super::volumes::{self, VolumeState};
+use super::volumes::{self, VolumeNode, VolumeState};
 use super::{CriNode, config, log_links, resolver};
 use crate::pod::inputs::VolumeContents;
 use crate::pod::spec::SHORTEST_GRACE;
@@ -245,7 +246,7 @@ impl CriNode {
     /// Sets up the volumes of a pod; `from_scratch` if what was mounted may be gone, as it is after
     /// a restart of the machine.
     async fn set_up_volumes(
-        &self,
+        self: &Arc<Self>,
         pod: &Value,
         contents: VolumeContents,
         from_scratch: bool,
@@ -256,13 +257,18 @@ impl CriNode {
             let record = record.ok_or_else(|| CreateError::Mount("the pod was removed".into()))?;
             record.volumes.clone()
         };
-        let (pod, node, paths) = (pod.clone(), self.node.clone(), self.paths.clone());
+        let (pod, node) = (pod.clone(), self.clone());
         let work = move || {
             let mut state = state.lock();
             if from_scratch {
                 state.forget();
             }
-            state.set_up(&pod, &contents, (&node, &paths))
+            let place = VolumeNode {
+                name: &node.node,
+                paths: &node.paths,
+                memory: node.allocatable_memory.load(Ordering::Relaxed),
+            };
+            state.set_up(&pod, &contents, place)
         };
         match spawn_blocking(work).await {
             Ok(done) => done.map_err(CreateError::Mount),

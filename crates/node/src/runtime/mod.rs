@@ -129,8 +129,9 @@ pub trait ContainerRuntime: Send + Sync {
     /// The range of addresses of the node's pods is known.
     fn set_pod_cidr(&self, _pod_cidr: &str) {}
 
-    /// The resources that all pods of the node may use together, before eviction.
-    fn set_allocatable(&self, _allocatable: &Value) {}
+    /// Sets what is allocatable to the pods of the node, and what they may use together before they
+    /// are evicted.
+    fn set_allocatable(&self, _allocatable: &Value, _before_eviction: &Value) {}
 
     /// What measures the node and its pods; `None` if nothing can be measured.
     fn stats(&self) -> Option<Arc<dyn StatsProvider>> {

@@ -31,13 +31,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits};
 use mizzen_cri::messages::Mount;
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value};
 use nix::mount::{MsFlags, mount};
 
 use super::config::{NodePaths, volume_mount};
+use super::resources;
 use crate::pod::claims::{cannot_process, claim_name};
 use crate::pod::env_file::VolumeText;
 use crate::pod::inputs::{Variables, VolumeContent, VolumeContents, expand};
@@ -52,6 +52,8 @@ const POD_MODE: u32 = 0o750;
 /// The options of a file system for files that must not reach a disk, and those for kernels
 /// without `noswap`.
 const SECRET_OPTIONS: [&str; 2] = ["mode=0755,noswap", "mode=0755"];
+/// The option of newer kernels by which a file system in memory is not swapped.
+const NO_SWAP: &str = "noswap";
 
 /// Why a volume cannot be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +122,15 @@ impl<T> AtPath<T> for io::Result<T> {
     }
 }
 
+/// The node of a volume.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VolumeNode<'a> {
+    pub name: &'a str,
+    pub paths: &'a NodePaths,
+    /// The memory that is allocatable to its pods, in bytes; zero if it is not known.
+    pub memory: i64,
+}
+
 /// The volumes of a pod that were set up.
 #[derive(Debug, Default)]
 pub(super) struct VolumeState {
@@ -136,15 +147,15 @@ impl VolumeState {
         &mut self,
         pod: &Value,
         contents: &VolumeContents,
-        (node, paths): (&str, &NodePaths),
+        node: VolumeNode,
     ) -> Result<(), String> {
         let hash = hash(contents);
         if self.is_removed || self.written == Some(hash) {
             return Ok(());
         }
-        let dir = paths.pod(pod["metadata"]["uid"].str());
-        make_pod_dir(&dir, node).map_err(|error| format!("{}: {error}", dir.display()))?;
-        set_up(pod, contents, paths)?;
+        let dir = node.paths.pod(pod["metadata"]["uid"].str());
+        make_pod_dir(&dir, node.name).map_err(|error| format!("{}: {error}", dir.display()))?;
+        set_up(pod, contents, node)?;
         self.written = Some(hash);
         Ok(())
     }
@@ -208,14 +219,19 @@ pub(super) fn unsupported(pod: &Value, has_images: bool) -> Option<String> {
         "persistentVolumeClaim",
         "ephemeral",
     ];
-    let mut volumes = pod["spec"]["volumes"].list().iter();
     let is_known = |kind: &str| known.contains(&kind) || kind == "image" && has_images;
-    let volume = volumes.find(|volume| !is_known(kind(volume)))?;
-    Some(format!(
-        "volume {:?}: {} is not supported by this node",
-        volume["name"].str(),
-        kind(volume)
-    ))
+    pod["spec"]["volumes"].list().iter().find_map(|volume| {
+        let medium = volume["emptyDir"]["medium"].str();
+        let what = match kind(volume) {
+            "emptyDir" if medium.starts_with("HugePages") => format!("the medium {medium}"),
+            kind if is_known(kind) => return None,
+            kind => kind.to_owned(),
+        };
+        let name = volume["name"].str();
+        Some(format!(
+            "volume {name:?}: {what} is not supported by this node"
+        ))
+    })
 }
 
 /// Where a volume is.
@@ -246,10 +262,10 @@ pub(super) fn volume_text(
 }
 
 /// Sets up all volumes of a pod. It is idempotent.
-fn set_up(pod: &Value, contents: &VolumeContents, paths: &NodePaths) -> Result<(), String> {
+fn set_up(pod: &Value, contents: &VolumeContents, node: VolumeNode) -> Result<(), String> {
     for volume in pod["spec"]["volumes"].list() {
         let name = volume["name"].str();
-        let place = location(pod, volume, paths);
+        let place = location(pod, volume, node.paths);
         let (done, own_name) = match (kind(volume), contents.get(name)) {
             (_, Some(VolumeContent::Claim(claimed))) => (
                 persistent::set_up(pod, &place, claimed),
@@ -266,7 +282,10 @@ fn set_up(pod: &Value, contents: &VolumeContents, paths: &NodePaths) -> Result<(
                 let source = &volume["hostPath"];
                 (host_path::check(&place, source["type"].str()), name)
             }
-            ("emptyDir", None) => (make_empty_dir(pod, &place, &volume["emptyDir"]), name),
+            ("emptyDir", None) => {
+                let source = &volume["emptyDir"];
+                (make_empty_dir(pod, &place, source, node.memory), name)
+            }
             // It is mounted when a container starts.
             ("image", None) => (Ok(()), name),
             // A claim that no container uses is not read.
@@ -306,7 +325,8 @@ fn is_mount_point(dir: &Path) -> io::Result<bool> {
     Ok(fs::metadata(dir)?.dev() != fs::metadata(parent)?.dev())
 }
 
-fn make_empty_dir(pod: &Value, dir: &Path, source: &Value) -> Result<(), MountError> {
+/// Makes an empty volume; one in memory has at most the memory of the node.
+fn make_empty_dir(pod: &Value, dir: &Path, source: &Value, of_node: i64) -> Result<(), MountError> {
     let is_memory = source["medium"].str() == "Memory";
     let is_new = match is_memory {
         true => !dir.is_dir() || !is_mount_point(dir).at(dir)?,
@@ -316,8 +336,10 @@ fn make_empty_dir(pod: &Value, dir: &Path, source: &Value) -> Result<(), MountEr
         return Ok(());
     }
     if is_memory {
-        let size = memory_size(pod, source).map(|size| format!("size={size}"));
-        ensure_tmpfs(dir, &[size.as_deref().unwrap_or_default()])?;
+        // The kernel takes half of the memory of the machine where there is no size.
+        let size = memory_size(pod, source, of_node);
+        let size = size.map_or_else(String::new, |size| format!("size={size}"));
+        ensure_tmpfs(dir, &[&format!("{size},{NO_SWAP}"), &size])?;
     } else {
         fs::create_dir_all(dir).at(dir)?;
     }
@@ -325,13 +347,14 @@ fn make_empty_dir(pod: &Value, dir: &Path, source: &Value) -> Result<(), MountEr
     ownership::apply(pod, dir).at(dir)
 }
 
-/// The size of a volume in memory. Kubernetes: the memory of the pod, if it is limited, and not
-/// more than the volume's own limit (pkg/volume/emptydir, `calculateEmptyDirMemorySize`).
-fn memory_size(pod: &Value, source: &Value) -> Option<i64> {
-    let of_pod = pod_limits(pod, &PodResourcesOptions::default());
-    let of_pod = of_pod.get("memory").map_or(0, Quantity::value);
+/// The size of a volume in memory. Kubernetes: the memory of the node's pods, or that of the pod if
+/// it is limited, and not more than the volume's own limit (pkg/volume/emptydir,
+/// `calculateEmptyDirMemorySize`).
+fn memory_size(pod: &Value, source: &Value, of_node: i64) -> Option<i64> {
+    let of_pod = resources::of_pod(pod).memory.unwrap_or_default();
     let own = Quantity::parse_or_zero(source["sizeLimit"].str()).value();
-    [of_pod, own].into_iter().filter(|size| *size > 0).min()
+    let sizes = [of_node, of_pod, own].into_iter();
+    sizes.filter(|size| *size > 0).min()
 }
 
 /// What the runtime can do with mounts.
@@ -467,6 +490,11 @@ mod tests {
             unsupported(&pod(value!({ "name": "v", "nfs": { "path": "/" } })), true).as_deref(),
             Some("volume \"v\": nfs is not supported by this node")
         );
+        let pages = value!({ "name": "v", "emptyDir": { "medium": "HugePages-2Mi" } });
+        assert_eq!(
+            unsupported(&pod(pages), true).as_deref(),
+            Some("volume \"v\": the medium HugePages-2Mi is not supported by this node")
+        );
     }
 
     #[test]
@@ -476,12 +504,17 @@ mod tests {
                 value!({ "name": "c", "resources": { "limits": { "memory": memory } } });
             value!({ "spec": { "containers": [container] } })
         };
-        let size = |pod: &Value, limit: Value| memory_size(pod, &value!({ "sizeLimit": limit }));
+        let size = |pod: &Value, limit: Value| {
+            let source = value!({ "sizeLimit": limit });
+            memory_size(pod, &source, 64 << 20)
+        };
         let limited = pod("8Mi".into());
         assert_eq!(size(&limited, Value::Null), Some(8 << 20));
         assert_eq!(size(&limited, "1Mi".into()), Some(1 << 20));
         assert_eq!(size(&limited, "9Mi".into()), Some(8 << 20));
-        assert_eq!(size(&pod(Value::Null), Value::Null), None);
+        assert_eq!(size(&pod("1Gi".into()), Value::Null), Some(64 << 20));
+        assert_eq!(size(&pod(Value::Null), Value::Null), Some(64 << 20));
+        assert_eq!(memory_size(&pod(Value::Null), &Value::Null, 0), None);
     }
 
     #[test]
@@ -545,11 +578,16 @@ mod tests {
         let pod = value!({ "metadata": { "uid": "u" } });
         let mut state = VolumeState::default();
         let contents = VolumeContents::new();
-        state.set_up(&pod, &contents, ("a", &paths)).unwrap();
+        let node = VolumeNode {
+            name: "a",
+            paths: &paths,
+            memory: 0,
+        };
+        state.set_up(&pod, &contents, node).unwrap();
         assert!(paths.pod("u").is_dir());
         state.remove(&paths.pod("u")).unwrap();
         state.forget();
-        state.set_up(&pod, &contents, ("a", &paths)).unwrap();
+        state.set_up(&pod, &contents, node).unwrap();
         assert!(!paths.pod("u").exists());
     }
 }
