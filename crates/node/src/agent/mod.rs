@@ -79,6 +79,8 @@ pub(crate) struct Agent {
     /// Pods to sync when a write has ended.
     waiting: VecDeque<Key>,
     started: Moment,
+    /// Whether the pods that were here before the agent are admitted.
+    has_admitted_all: bool,
     /// The usage counters of the nodes that were scraped.
     node_meters: HashMap<Str, NodeMeter>,
 }
@@ -138,6 +140,7 @@ impl Agent {
         Agent {
             nodes_here: NodeTable::new(&settings, nodes),
             started: settings.now(),
+            has_admitted_all: false,
             node_meters: HashMap::new(),
             settings,
             pods,
@@ -416,6 +419,7 @@ impl Agent {
             let worker = self.admit(object, now);
             self.worker.insert(key.clone(), worker);
         }
+        let resize_waits = self.resize_waits(key, object);
         let Some(worker) = self.worker.get_mut(key) else {
             return SyncOutcome::Unchanged;
         };
@@ -424,7 +428,11 @@ impl Agent {
             .runtime
             .runs_processes()
             .then(|| object.clone());
-        let allocated = worker.allocate(object, &mut self.nodes_here);
+        let mut events = Vec::new();
+        let allocated = match resize_waits {
+            true => worker.allocated.apply(object),
+            false => worker.allocate(object, &mut self.nodes_here, &mut events),
+        };
         let object = &*allocated;
         // A resize changes the pod's share of the node.
         if let Some(share) = &mut worker.share {
@@ -440,13 +448,12 @@ impl Agent {
         let context = self.settings.node_context(&host, &common);
         let mut sync = SyncContext::new(object, now, &*self.settings.runtime, context);
         let next_sync = worker.pod.advance(&mut sync);
-        let retry = worker
-            .pod
-            .resize_pending
-            .as_ref()
-            .map(|_| now + resize::RETRY);
-        let next_sync = earlier(next_sync, retry);
-        let events = sync.events;
+        let retry = match resize_waits {
+            true => Some(resize::ADMISSION_PAUSE),
+            false => worker.pod.resize_pending.as_ref().map(|_| resize::RETRY),
+        };
+        let next_sync = earlier(next_sync, retry.map(|pause| now + pause));
+        events.extend(sync.events);
         if let Some(needs) = worker
             .pod
             .referenced

@@ -178,8 +178,9 @@ impl Cgroups {
             return Ok(());
         };
         let (class, uid) = (quality_of_service(pod), pod["metadata"]["uid"].str());
-        let wanted = resources::of_pod(pod);
+        let (path, wanted) = (self.pod_path(class, uid), resources::of_pod(pod));
         let known = self.limits.lock().get(uid).copied();
+        let known = known.or_else(|| self.read_limits(&path));
         let limits = match known.filter(|_| keeps_more) {
             Some(known) => known.union(wanted),
             None => wanted,
@@ -187,7 +188,7 @@ impl Cgroups {
         if known == Some(limits) {
             return Ok(());
         }
-        hierarchy.limit(&self.pod_path(class, uid), &limits)?;
+        hierarchy.limit(&path, &limits)?;
         self.limits.lock().insert(uid.into(), limits);
         if class == "Burstable" {
             let request = resources::cpu_request(pod);
@@ -195,6 +196,16 @@ impl Cgroups {
             self.share_burstable()?;
         }
         Ok(())
+    }
+
+    /// The limits of a cgroup that another agent has made, without its weight.
+    fn read_limits(&self, path: &str) -> Option<CgroupLimits> {
+        let figures = self.measure(path)?;
+        Some(CgroupLimits {
+            cpu_shares: 0,
+            cpu_quota: figures.cpu_quota.filter(|quota| *quota > 0),
+            memory: figures.memory.limit.and_then(|limit| limit.try_into().ok()),
+        })
     }
 
     /// Removes the cgroup of a pod, which has no containers any more. An error if a part of it is left,

@@ -8,13 +8,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_component_helpers::pod_state::quality_of_service;
 use mizzen_cri::CallError;
 use mizzen_cri::messages::{
     ContainerConfig as CriContainerConfig, ContainerState, ContainerStatus as CriStatus,
     ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ImageSpec, ImageStatusRequest,
     Int64Value, LinuxContainerSecurityContext, NamespaceMode, RemoveContainerRequest,
-    StartContainerRequest, StopContainerRequest, UpdateContainerResourcesRequest,
+    StartContainerRequest, StopContainerRequest,
 };
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value, value};
@@ -26,10 +25,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::container_gc::remove_log;
 use super::image::PullUser;
 use super::prober::{ProbeRuns, http_hook};
+use super::resize::LatestResize;
 use super::sandbox::SandboxPhase;
 use super::service_address::{service_address, use_host_address};
 use super::volumes::MountFeatures;
-use super::{CriNode, bare_id, config, log_links, resources, volumes};
+use super::{CriNode, bare_id, config, log_links, volumes};
 use crate::moment::{Moment, past_wall, seconds};
 use crate::pod::spec::{self, SHORTEST_GRACE};
 use crate::runtime::{
@@ -39,8 +39,6 @@ use crate::runtime::{
 
 /// How long a failed stop waits before it is tried again.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long a failed resize waits before it is tried again.
-const RESIZE_RETRY: Duration = Duration::from_secs(10);
 /// Kubernetes: the most of a termination message, and of a log that replaces it, from the end
 /// (pkg/kubelet/container/runtime.go, pkg/util/tail).
 const MAX_MESSAGE: u64 = 4096;
@@ -55,6 +53,7 @@ pub(super) struct ContainerCell {
     pub attempt: u32,
     pub state: Mutex<CellState>,
     pub probes: ProbeRuns,
+    pub resize: LatestResize,
     /// Ends the postStart hook of an instance that is cancelled.
     cancelled: Notify,
     /// Whether it may be stopped now, after its preStop hook.
@@ -83,14 +82,6 @@ pub(super) struct CellState {
     /// Whether it was stopped while it was being started.
     has_stopped: bool,
     is_cancelled: bool,
-    /// The latest resize.
-    resize: Option<CellResize>,
-}
-
-/// A resize of an instance.
-struct CellResize {
-    resources: Value,
-    progress: ResizeProgress,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -171,6 +162,7 @@ impl ContainerCell {
             attempt,
             state: Mutex::default(),
             probes: ProbeRuns::default(),
+            resize: LatestResize::default(),
             cancelled: Notify::new(),
             turn: watch::Sender::new(false),
             kill: watch::Sender::new(None),
@@ -283,20 +275,8 @@ impl ContainerHandle for CriContainer {
     }
 
     fn resize(&mut self, config: &ContainerConfig) -> ResizeProgress {
-        let wanted = &config.container["resources"];
-        let mut state = self.cell.state.lock();
-        if let Some(resize) = state.resize.as_ref().filter(|it| it.resources == *wanted) {
-            return resize.progress.clone();
-        }
-        state.resize = Some(CellResize {
-            resources: wanted.clone(),
-            progress: ResizeProgress::InProgress,
-        });
-        drop(state);
-        let (node, cell) = (self.node.clone(), self.cell.clone());
-        let (pod, spec) = (config.pod.clone(), config.container.clone());
-        tokio::spawn(async move { node.resize_container(&cell, pod, spec).await });
-        ResizeProgress::InProgress
+        self.node
+            .resize_container(&self.cell, config.pod, config.container)
     }
 
     fn cancel(&mut self) {
@@ -668,96 +648,6 @@ impl CriNode {
         }
         let _ = self.refresh(&cell).await;
         self.wake_pod(&cell.uid);
-    }
-
-    /// Changes the limits of a container and of its pod; tries again until it succeeds, unless
-    /// another resize follows or the container ends.
-    async fn resize_container(self: Arc<Self>, cell: &ContainerCell, pod: Value, spec: Value) {
-        loop {
-            let id = cell.state.lock().id.clone();
-            let progress = match self.try_resize(&id, &pod, &spec).await {
-                Ok(()) => ResizeProgress::Done,
-                Err(error) => ResizeProgress::Failed(error),
-            };
-            let is_over = {
-                let mut state = cell.state.lock();
-                let is_running = state.phase.is_running();
-                let Some(resize) = &mut state.resize else {
-                    return;
-                };
-                let is_current = resize.resources == spec["resources"];
-                if is_current {
-                    resize.progress = progress.clone();
-                }
-                !is_current || !is_running || progress == ResizeProgress::Done
-            };
-            self.wake_pod(&cell.uid);
-            if is_over {
-                return;
-            }
-            sleep(RESIZE_RETRY).await;
-        }
-    }
-
-    /// The cgroup of the pod has room for both the old and the new limits meanwhile.
-    async fn try_resize(
-        self: &Arc<Self>,
-        id: &str,
-        pod: &Value,
-        spec: &Value,
-    ) -> Result<(), String> {
-        let node = self.clone();
-        let (own_id, own_pod, own_spec) = (id.to_owned(), pod.clone(), spec.clone());
-        let checked =
-            spawn_blocking(move || node.check_memory_decrease(&own_id, &own_pod, &own_spec)).await;
-        checked.map_err(|error| error.to_string())??;
-        self.limit_pod(pod, true).await?;
-        let update = UpdateContainerResourcesRequest {
-            container_id: id.into(),
-            linux: Some(resources::of_container(pod, spec, self.machine)),
-        };
-        let updated = self.client.call(update).await;
-        updated.map_err(|error| error.message)?;
-        self.limit_pod(pod, false).await
-    }
-
-    /// Kubernetes: a memory limit is not set below what is used, which would kill the container
-    /// (kuberuntime_manager.go, `validateMemoryResizeAction`).
-    fn check_memory_decrease(&self, id: &str, pod: &Value, spec: &Value) -> Result<(), String> {
-        let uid = pod["metadata"]["uid"].str();
-        let of_pod = self.cgroups.pod_path(quality_of_service(pod), uid);
-        let of_container = self.cgroups.container_path(&of_pod, id);
-        let limits = resources::of_container(pod, spec, self.machine);
-        let (name, wanted) = (spec["name"].str(), limits.memory_limit_in_bytes);
-        let measured = [
-            (
-                "pod".to_owned(),
-                Some(of_pod),
-                resources::of_pod(pod).memory,
-            ),
-            (format!("container {name:?}"), of_container, Some(wanted)),
-        ];
-        let errors = measured.into_iter().filter_map(|(what, path, wanted)| {
-            let memory = self.cgroups.measure(&path?)?.memory;
-            resources::refuse_decrease(&what, &memory, wanted?)
-        });
-        match errors.collect::<Vec<String>>().as_slice() {
-            [] => Ok(()),
-            [one] => Err(format!("cannot decrease memory limits: {one}")),
-            several => Err(format!(
-                "cannot decrease memory limits: [{}]",
-                several.join(", ")
-            )),
-        }
-    }
-
-    async fn limit_pod(self: &Arc<Self>, pod: &Value, keeps_more: bool) -> Result<(), String> {
-        let (node, pod) = (self.clone(), pod.clone());
-        let limited = spawn_blocking(move || node.cgroups.update_pod(&pod, keeps_more)).await;
-        match limited {
-            Ok(limited) => limited.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        }
     }
 
     pub(super) async fn stop_by_id(&self, id: &str, grace: Duration) -> Result<(), CallError> {

@@ -26,6 +26,7 @@
 //! | `purge` | the removal of all that a node has made |
 //! | `machine` | capacity and name of the machine |
 //! | `cgroup`, `resources` | the cgroups of pods, and their limits |
+//! | `resize` | other limits for what runs |
 //! | `stats` | the figures of the machine and its pods |
 //! | `stream` | exec, attach and port-forward |
 //!
@@ -55,6 +56,7 @@ mod preflight;
 mod prober;
 mod purge;
 mod relist;
+mod resize;
 mod resolver;
 mod resources;
 mod sandbox;
@@ -66,9 +68,9 @@ mod volumes;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use std::sync::atomic::{AtomicI64, Ordering};
 pub use accept::check_sysctl_pattern;
 use futures_util::future::BoxFuture;
 pub use housekeeping::Housekeeping;
@@ -84,9 +86,9 @@ use mizzen_cri::messages::{
 use mizzen_sdk::Key;
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
+use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
-use mizzen_value::quantity::Quantity;
 pub use preflight::Unprepared;
 pub use purge::{NodeTraces, PurgeError};
 use tokio::sync::Semaphore;
@@ -97,7 +99,7 @@ use crate::pod::inputs::VolumeContents;
 use crate::runtime::{
     Attach, Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerRuntime,
     ContainerUsage, Exec, FoundContainer, ImageRequest, ImageState, LogLine, MachineInfo,
-    PodConnection, RuntimeFeatures, SandboxState, Stdio, Unacceptable, Wake,
+    PodConnection, ResizeProgress, RuntimeFeatures, SandboxState, Stdio, Unacceptable, Wake,
 };
 use crate::stats::StatsProvider;
 use cgroup::{CgroupDriver, Cgroups};
@@ -106,6 +108,7 @@ use container::{ContainerCell, CriContainer};
 use image::{Pull, PullUser};
 use image_gc::ImageRecords;
 use image_volume::ImageMounter;
+use resize::LatestResize;
 use resources::MachineResources;
 use sandbox::{Sandbox, SandboxPhase};
 use service_address::ServiceListener;
@@ -172,11 +175,11 @@ pub(crate) struct CriNode {
     cgroups: Cgroups,
     stats: StatsCache,
     machine: MachineResources,
+    /// The memory that is allocatable to pods, in bytes; zero if it is not known yet.
+    allocatable_memory: AtomicI64,
 }
 
 /// A pod in the runtime.
-    /// The memory that is allocatable to pods, in bytes; zero if it is not known yet.
-    allocatable_memory: AtomicI64,
 struct PodRecord {
     key: Key,
     sandbox: Sandbox,
@@ -187,6 +190,7 @@ struct PodRecord {
     /// The turns of its containers to mount images.
     image_mounts: Arc<tokio::sync::Mutex<()>>,
     events: Vec<Note>,
+    resize: Arc<LatestResize>,
     volumes: Arc<Mutex<VolumeState>>,
 }
 
@@ -199,6 +203,7 @@ impl PodRecord {
             pulls: HashMap::new(),
             image_mounts: Arc::default(),
             events: Vec::new(),
+            resize: Arc::default(),
             volumes: Arc::default(),
         }
     }
@@ -248,12 +253,12 @@ impl CriRuntime {
             cgroups: Cgroups::detect(driver),
             stats: StatsCache::default(),
             machine: machine::resources(),
+            allocatable_memory: AtomicI64::new(0),
         });
         if let Err(error) = purge::mark_root(&node.paths, &node.node) {
             let dir = node.paths.root.display();
             tracing::warn!(%error, %dir, "cannot write to the directory of the node");
         }
-            allocatable_memory: AtomicI64::new(0),
         // What is wrong with it is in the condition of the node.
         let _ = node.check_status().await;
         let adopted = node.adopt().await;
@@ -420,6 +425,10 @@ impl ContainerRuntime for CriRuntime {
 
     fn has_sandbox(&self, pod: &Value) -> bool {
         self.0.has_sandbox(pod)
+    }
+
+    fn resize_pod(&self, pod: &Value) -> ResizeProgress {
+        self.0.resize_pod(pod)
     }
 
     fn update_volumes(&self, pod: &Value, volumes: VolumeContents) {

@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use mizzen_component_helpers::amounts::Amounts;
+use mizzen_component_helpers::amounts::{Amounts, quantity};
 use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
 use mizzen_component_helpers::pod_state::{is_sidecar, quality_of_service};
 use mizzen_cri::messages::LinuxContainerResources;
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
+use crate::pod::resources::container_limit;
 use crate::stats::MemoryStats;
 
 /// The weight of a whole CPU, and the least and the most that the kernel takes.
@@ -129,11 +130,8 @@ pub(super) fn of_container(
     container: &Value,
     machine: MachineResources,
 ) -> LinuxContainerResources {
-    let resources = &container["resources"];
-    let limit = |name: &str| match amount(resources, "limits", name) {
-        none if none.is_zero() => amount(&pod["spec"]["resources"], "limits", name),
-        limit => limit,
-    };
+    let (resources, of_pod) = (&container["resources"], &pod["spec"]["resources"]);
+    let limit = |name: &str| quantity(container_limit(resources, of_pod, name));
     let cpu_limit = limit("cpu").milli_value();
     let request = match resources["requests"]["cpu"].is_null() {
         true => cpu_limit,

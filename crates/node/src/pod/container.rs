@@ -13,6 +13,7 @@ use super::inputs::{Inputs, NO_INPUTS, NO_VARIABLES, Variables};
 use super::probe::{ProbeFindings, ProbeTarget, Probes, output};
 use super::pull::ImagePull;
 use super::references::{CreateConfigError, ReferencedObjects};
+use super::resources;
 use super::spec;
 use super::{SyncContext, needs_inputs};
 use crate::moment::{Moment, earlier};
@@ -38,7 +39,7 @@ pub struct ContainerState {
     pub n_starts: u32,
     /// The image of its current instance.
     pub image: Str,
-    /// The resources of its current instance.
+    /// The resources of its current instance, with the limits that it has from its pod.
     pub resources: Value,
     /// The progress of a resize of its current instance.
     pub resize: ResizeProgress,
@@ -240,7 +241,7 @@ impl ContainerState {
                 self.replace(sync);
                 true
             }
-            Some(ContainerPhase::Running { since }) if self.must_be_resized(spec) => {
+            Some(ContainerPhase::Running { since }) if self.must_be_resized(sync.pod, spec) => {
                 self.resize(spec, *since, sync)
             }
             Some(ContainerPhase::Ended(_)) if self.is_replaced => {
@@ -274,18 +275,31 @@ impl ContainerState {
         may_be && self.is_changed(spec) && self.stopping_since.is_none()
     }
 
-    /// Whether its resources differ from the specification.
-    fn must_be_resized(&self, spec: &Value) -> bool {
+    /// Whether the resources of its running instance differ from the specification, or are being
+    /// changed to others.
+    fn must_be_resized(&self, pod: &Value, spec: &Value) -> bool {
+        self.resize_progress(pod, spec).is_some() && self.stopping_since.is_none()
+    }
+
+    /// The progress of its resize; `None` if its resources are those of the specification, or will be
+    /// when it starts.
+    pub(super) fn resize_progress(&self, pod: &Value, spec: &Value) -> Option<ResizeProgress> {
         let is_resizable = matches!(self.role, ContainerRole::Regular | ContainerRole::Sidecar);
-        let same = self.resources == spec["resources"]
-            || self.resources.is_empty() && spec["resources"].is_empty();
-        is_resizable && !same && self.stopping_since.is_none()
+        let may_be = is_resizable && self.is_running();
+        let must_change = || {
+            self.resize != ResizeProgress::Done
+                || resources::must_change(&self.resources, pod, spec)
+        };
+        (may_be && must_change()).then(|| match &self.resize {
+            ResizeProgress::Failed(error) => ResizeProgress::Failed(error.clone()),
+            _ => ResizeProgress::InProgress,
+        })
     }
 
     /// Changes the resources of the running instance, or restarts it as its resizePolicy says; true
     /// if something was done.
     fn resize(&mut self, spec: &Value, since: Moment, sync: &mut SyncContext) -> bool {
-        if self.resize_restarts(spec) {
+        if self.resize_restarts(sync.pod, spec) {
             self.is_replaced = true;
             let message = format!("Container {} resize requires restart", self.name);
             self.stop(sync.now + spec::grace(sync.pod), message, sync);
@@ -298,19 +312,14 @@ impl ContainerState {
         self.resize = progress.unwrap_or(ResizeProgress::InProgress);
         let is_done = self.resize == ResizeProgress::Done;
         if is_done {
-            self.resources = spec["resources"].clone();
+            self.resources = resources::of_container(sync.pod, spec);
         }
         is_done
     }
 
     /// Whether a resource changes whose resizePolicy is RestartContainer.
-    fn resize_restarts(&self, spec: &Value) -> bool {
-        let wanted = &spec["resources"];
-        let changes = |name: &str| {
-            ["requests", "limits"]
-                .iter()
-                .any(|list| self.resources[*list][name] != wanted[*list][name])
-        };
+    fn resize_restarts(&self, pod: &Value, spec: &Value) -> bool {
+        let changes = |name: &str| resources::changes(&self.resources, pod, spec, name);
         let mut policies = spec["resizePolicy"].list().iter();
         policies.any(|policy| {
             policy["restartPolicy"].str() == "RestartContainer"
@@ -439,7 +448,7 @@ impl ContainerState {
             self.wait = (!is_changed).then(|| RestartBackOff::next(self.wait, finished, sync.now));
         }
         self.image = spec["image"].str().into();
-        self.resources = spec["resources"].clone();
+        self.resources = resources::of_container(sync.pod, spec);
         self.resize = ResizeProgress::Done;
         self.is_replaced = false;
         self.last_inputs = self.inputs.take();

@@ -14,6 +14,8 @@ pub mod inputs;
 mod probe;
 mod pull;
 pub mod references;
+mod resize;
+pub(crate) mod resources;
 mod restart_all;
 mod restore;
 mod sandbox;
@@ -36,6 +38,7 @@ use inputs::{
     has_volatile_variables, known_mounts,
 };
 use references::{Found, ObjectKey, ReferencedObjects};
+pub use resize::{PendingResize, PodResize};
 
 use crate::eviction::Eviction;
 use crate::moment::{Moment, earlier, seconds};
@@ -55,8 +58,12 @@ pub struct PodState {
     pub stage: PodStage,
     /// Why the pod failed as a whole, if it did.
     pub failure: Option<PodFailure>,
-    /// Why a resize is deferred, if one is.
-    pub resize_pending: Option<String>,
+    /// The resources of the pod as a whole that its cgroup has.
+    pub resources: Value,
+    /// Its resize, while it is in progress.
+    pub resize: Option<PodResize>,
+    /// Its resize, while it is deferred.
+    pub resize_pending: Option<PendingResize>,
     /// How the node ends it before its time, if it does.
     pub eviction: Option<PodEviction>,
     /// Its pod IP, once it has one.
@@ -243,6 +250,8 @@ impl PodState {
             containers: Vec::new(),
             stage: PodStage::Finished,
             failure: Some(failure),
+            resources: Value::Null,
+            resize: None,
             resize_pending: None,
             eviction: None,
             address: Str::default(),
@@ -500,6 +509,7 @@ impl PodState {
             }
         }
         self.image_volumes = std::mem::take(&mut sync.image_volumes);
+        self.follow_resize(sync);
         acted || self.is_done(sync.pod)
     }
 

@@ -1,13 +1,14 @@
 //! Restoring the state of pods from their status after a restart of the agent.
 
 use mizzen_component_helpers::pod_state::is_terminal;
+use mizzen_object::condition::find;
 use mizzen_value::{Str, Value};
 
 use super::container::ContainerState;
 use super::image_volumes::ImageVolumes;
 use super::probe::Probes;
 use super::references::ReferencedObjects;
-use super::{PodStage, PodState, needs_inputs, spec};
+use super::{PendingResize, PodResize, PodStage, PodState, needs_inputs, resources, spec};
 use crate::moment::{Moment, from_past};
 use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime, Termination};
 
@@ -28,7 +29,9 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         containers,
         stage: PodStage::Active,
         failure: None,
-        resize_pending: None,
+        resources: resources::restored_of_pod(pod),
+        resize: resize(pod),
+        resize_pending: pending_resize(pod),
         eviction: None,
         address: status["podIP"].str().into(),
         has_sandbox: runtime.runs_processes().then(|| runtime.has_sandbox(pod)),
@@ -77,10 +80,12 @@ fn container(pod: &Value, role: ContainerRole, spec: &Value, now: Moment) -> Con
     let (running, terminated) = (&status["state"]["running"], &status["state"]["terminated"]);
     container.last = end(&status["lastState"]["terminated"], now);
     container.image = status["image"].str().into();
-    container.resources = match &status["resources"] {
-        Value::Null => spec["resources"].clone(),
-        known => known.clone(),
+    let known = match &status["resources"] {
+        Value::Null => &spec["resources"],
+        known => known,
     };
+    let of_pod = resources::restored_of_pod(pod);
+    container.resources = resources::with_limits(known.clone(), &of_pod);
     if !running.is_null() {
         let since = from_past(&running["startedAt"], now).unwrap_or(now);
         container.state = Some(ContainerPhase::Running { since });
@@ -116,6 +121,25 @@ impl ContainerState {
             None => {}
         }
     }
+}
+
+/// The resize that was in progress.
+fn resize(pod: &Value) -> Option<PodResize> {
+    let condition = find(&pod["status"]["conditions"], "PodResizeInProgress")?;
+    let has_failed = condition["reason"].str() == "Error";
+    Some(PodResize {
+        generation: condition["observedGeneration"].int(),
+        error: has_failed.then(|| condition["message"].str().to_owned()),
+    })
+}
+
+/// The resize that was deferred.
+fn pending_resize(pod: &Value) -> Option<PendingResize> {
+    let condition = find(&pod["status"]["conditions"], "PodResizePending")?;
+    Some(PendingResize {
+        generation: condition["observedGeneration"].int(),
+        message: condition["message"].str().to_owned(),
+    })
 }
 
 fn end(terminated: &Value, now: Moment) -> Option<Termination> {

@@ -154,6 +154,11 @@ pub trait ContainerRuntime: Send + Sync {
         true
     }
 
+    /// Sets the limits of a pod, of which no running container has to be resized, to its resources.
+    fn resize_pod(&self, _pod: &Value) -> ResizeProgress {
+        ResizeProgress::Done
+    }
+
     /// The files of a pod's volumes may have changed.
     fn update_volumes(&self, _pod: &Value, _volumes: VolumeContents) {}
 

@@ -5,7 +5,7 @@ use mizzen_value::{Value, value};
 
 use crate::moment::{Moment, to_value};
 use crate::pod::{PodStage, PodState, spec};
-use crate::runtime::{ContainerPhase, ContainerRole, ResizeProgress};
+use crate::runtime::{ContainerPhase, ContainerRole};
 
 /// The conditions that the kubelet writes, in its order.
 const OURS: [&str; 5] = [
@@ -84,10 +84,12 @@ pub(super) fn conditions(pod: &PodState, object: &Value, phase: &str, now: Momen
         .then(|| condition(ALL_RESTARTING, restarting_all(pod, phase), object, now));
     let disruption = disruption(pod).map(|it| condition(DISRUPTION, it, object, now));
     let all = foreign.cloned().chain(ours).chain(restarting_all);
-    let resizes = resizes
-        .into_iter()
-        .zip(RESIZES)
-        .filter_map(|(value, name)| Some(condition(name, value?, object, now)));
+    let resizes = resizes.into_iter().zip(RESIZES).filter_map(|(it, name)| {
+        let (value, generation) = it?;
+        let mut made = condition(name, value, object, now);
+        made.set("observedGeneration", generation);
+        Some(made)
+    });
     all.chain(disruption).chain(resizes).collect()
 }
 
@@ -101,26 +103,27 @@ pub(super) fn ended_resizes(pod: &PodState, object: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// What is to be said of a resize that is deferred, and of one that is in progress.
-fn resizes(pod: &PodState) -> [Option<ConditionValue>; 2] {
-    let is_over = pod.stage == PodStage::Finished;
+/// What is to be said of a resize that is deferred, and of one that is in progress, each with its
+/// generation.
+fn resizes(pod: &PodState) -> [Option<(ConditionValue, i64)>; 2] {
+    if pod.stage == PodStage::Finished {
+        return [None, None];
+    }
     let value = |reason: &'static str, message: &str| ConditionValue {
         holds: true,
         reason,
         message: message.to_owned(),
     };
-    let pending = pod.resize_pending.as_deref().filter(|_| !is_over);
-    let running = pod
-        .containers
-        .iter()
-        .filter(|container| container.is_running() && !is_over);
-    let progress = running.filter_map(|container| match &container.resize {
-        ResizeProgress::Done => None,
-        ResizeProgress::InProgress => Some(value("", "")),
-        ResizeProgress::Failed(message) => Some(value("Error", message)),
+    let pending = pod.resize_pending.as_ref();
+    let pending = pending.map(|it| (value("Deferred", &it.message), it.generation));
+    let progress = pod.resize.as_ref().map(|it| {
+        let value = match &it.error {
+            None => value("", ""),
+            Some(error) => value("Error", error),
+        };
+        (value, it.generation)
     });
-    let progress = progress.max_by_key(|value| value.reason.len());
-    [pending.map(|message| value("Deferred", message)), progress]
+    [pending, progress]
 }
 
 /// Whether the node ends the pod through no fault of its own.

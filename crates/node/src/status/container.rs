@@ -84,15 +84,16 @@ fn status(container: &ContainerState, object: &Value, host: &Host, waits: &str) 
             true => &container.resources,
             false => &spec["resources"],
         };
-        let is_unset = resources.is_null();
-        status.set(
-            "resources",
-            if is_unset {
-                Value::object()
-            } else {
-                resources.clone()
-            },
-        );
+        let mut shown = match resources.is_null() {
+            true => Value::object(),
+            false => resources.clone(),
+        };
+        // Kubernetes: a container without limits of its own does not show those of its pod
+        // (kubelet_pods.go, `convertContainerStatusResources`).
+        if spec["resources"]["limits"].is_null() {
+            shown.remove("limits");
+        }
+        status.set("resources", shown);
         if !allocated.is_empty() {
             status.set("allocatedResources", allocated.clone());
         }

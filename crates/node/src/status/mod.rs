@@ -7,6 +7,8 @@ mod condition;
 mod container;
 mod phase;
 
+use std::borrow::Cow;
+
 use mizzen_component_helpers::amounts::Amounts;
 use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
 use mizzen_value::quantity::Quantity;
@@ -116,7 +118,7 @@ fn status(pod: &PodState, object: &Value, host: &Host, now: Moment) -> Value {
     }
     set_reason(&mut status, pod, object, phase);
     set_address(&mut status, pod, object, host);
-    set_resources(&mut status, object);
+    set_resources(&mut status, pod, object);
     status
 }
 
@@ -172,9 +174,18 @@ fn delete_old_addresses(status: &mut Value, object: &Value) {
     status.set("podIPs", all);
 }
 
-fn set_resources(status: &mut Value, object: &Value) {
+/// The resources that the pod has, and those that it requests by what is allocated to it.
+fn set_resources(status: &mut Value, pod: &PodState, object: &Value) {
     let options = PodResourcesOptions::default();
-    let (requests, limits) = (pod_requests(object, &options), pod_limits(object, &options));
+    let actual = match pod.resize {
+        Some(_) => Cow::Owned(pod.with_actual_resources(object)),
+        None => Cow::Borrowed(object),
+    };
+    let (requests, limits) = (
+        pod_requests(&actual, &options),
+        pod_limits(&actual, &options),
+    );
+    let allocated: Amounts = pod_requests(object, &options);
     let to_value = |amounts: &Amounts| {
         let shown = |(name, amount): (&String, &Quantity)| (Str::from(name), amount.to_string());
         Value::Map(amounts.iter().map(shown).collect::<Map>())
@@ -185,7 +196,9 @@ fn set_resources(status: &mut Value, object: &Value) {
     }
     if !requests.is_empty() {
         whole.set("requests", to_value(&requests));
-        status.set("allocatedResources", to_value(&requests));
+    }
+    if !allocated.is_empty() {
+        status.set("allocatedResources", to_value(&allocated));
     }
     status.set("resources", whole);
 }

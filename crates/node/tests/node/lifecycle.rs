@@ -563,5 +563,18 @@ async fn a_resize_is_deferred_until_the_node_has_room() {
     pass(&cluster, 15).await;
     let expected = ["6", "6", ""].map(String::from);
     assert_eq!(shown().await, expected.into());
+    let events = events_of(&cluster, "web").await;
+    let resources =
+        r#"{"containers":[{"name":"web","resources":{"requests":{"cpu":"6"}}}],"generation":2"#;
+    let (_, why) = why.split_once(": ").unwrap();
+    for expected in [
+        format!(
+            "Warning ResizeDeferred  Pod resize Deferred: {resources},\"error\":\"{why}\"}} x1"
+        ),
+        format!("Normal ResizeStarted  Pod resize started: {resources}}} x1"),
+        format!("Normal ResizeCompleted  Pod resize completed: {resources}}} x1"),
+    ] {
+        assert!(events.contains(&expected), "{expected}: {events:#?}");
+    }
     assert!(show(&get_pod(&cluster, "web").await).starts_with("Running ready=True web=running"));
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mizzen_value::quantity::Quantity;
 use mizzen_value::{Value, json};
 
 use super::*;
@@ -32,6 +33,25 @@ impl RealNode {
         let found = pods.find(|found| found["podRef"]["name"].str() == pod);
         found.cloned().unwrap_or_default()
     }
+
+    /// Resizes the pod `web`: a patch of its specification.
+    async fn resize(&self, spec: Value) {
+        let (client, key) = (self.cluster.dynamic_client(), Key::new("default", "web"));
+        let change = value!({ "spec": spec });
+        let patched = client
+            .patch(&PODS, &key, "resize", PatchType::Strategic, &change)
+            .await;
+        patched.unwrap();
+    }
+}
+
+/// The reasons and messages of the conditions of a pod's resize.
+fn resizes(pod: &Object) -> Vec<(String, String)> {
+    let conditions = pod["status"]["conditions"].list().iter();
+    let resizes = conditions.filter(|it| it["type"].str().starts_with("PodResize"));
+    let text = |condition: &Value, field: &str| condition[field].str().to_owned();
+    let shown = resizes.map(|it| (text(it, "reason"), text(it, "message")));
+    shown.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,20 +138,13 @@ async fn a_resize_changes_the_cgroup_and_restarts_only_where_the_policy_says_so(
     let (dir, limit) = cgroup("burstable", pod.uid());
     let resize = async |resources: Value| {
         let containers = value!([{ "name": "c", "resources": resources }]);
-        let change = value!({ "spec": { "containers": containers } });
-        let (client, key) = (node.cluster.dynamic_client(), Key::new("default", "web"));
-        let patched = client
-            .patch(&PODS, &key, "resize", PatchType::Strategic, &change)
-            .await;
-        patched.unwrap();
+        node.resize(value!({ "containers": containers })).await;
     };
     let has = async |list: &'static str, name: &'static str, amount: &'static str| {
         node.until(&format!("{name} is {amount}"), async |node| {
             let pod = get_pod(&node.cluster, "web").await;
             let status = &pod["status"]["containerStatuses"][0];
-            let mut conditions = pod["status"]["conditions"].list().iter();
-            status["resources"][list][name].str() == amount
-                && !conditions.any(|it| it["type"].str().starts_with("PodResize"))
+            status["resources"][list][name].str() == amount && resizes(&pod).is_empty()
         })
         .await;
     };
@@ -158,6 +171,106 @@ async fn a_resize_changes_the_cgroup_and_restarts_only_where_the_policy_says_so(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_resize_of_a_whole_pod_changes_its_cgroup_and_containers_without_limits() {
+    let Some(mut node) = RealNode::start("real-whole", 33).await else {
+        return;
+    };
+    let one = |name: &str, more: &str| {
+        format!(
+            "{{name: {name}, image: '{BUSYBOX}', imagePullPolicy: Never, command: [sleep, '1000']{more}}}"
+        )
+    };
+    let own = ", resources: {limits: {cpu: 100m, memory: 16Mi}}";
+    let containers = format!("containers: [{}, {}]", one("c", ""), one("d", own));
+    let resources =
+        "resources: {requests: {cpu: 200m, memory: 32Mi}, limits: {cpu: 400m, memory: 64Mi}}";
+    let grace = "terminationGracePeriodSeconds: 1";
+    node.run("web", &format!("{containers}, {resources}, {grace}"))
+        .await;
+    let before = node.until_pod("web", "Running ready=True").await;
+    let (dir, limit) = cgroup("burstable", before.uid());
+    // The limits of the pod and of its containers, in MiB.
+    let limits = || {
+        let statuses = before["status"]["containerStatuses"].list().iter();
+        let ids = statuses.filter_map(|it| it["containerID"].str().split_once("://"));
+        let dirs = std::iter::once(dir.clone()).chain(ids.map(|(_, id)| dir.join(id)));
+        let read = |dir: PathBuf| std::fs::read_to_string(dir.join(limit)).unwrap();
+        dirs.map(|dir| read(dir).trim().parse::<u64>().unwrap() >> 20)
+            .collect::<Vec<u64>>()
+    };
+    assert_eq!(limits(), [64, 64, 16]);
+
+    // What is deferred is not allocated by another agent either.
+    let object = node.cluster.object(&NODES, node.name).await;
+    let allocatable = Quantity::parse_or_zero(object["status"]["allocatable"]["cpu"].str());
+    let most = allocatable.milli_value() - 500;
+    let full = format!("resources: {{requests: {{cpu: {most}m}}}}");
+    node.run(
+        "full",
+        &container(&format!("command: [sleep, '1000'], {full}")),
+    )
+    .await;
+    node.until_pod("full", "Running ready=True").await;
+    let cpu = value!({ "cpu": "800m" });
+    node.resize(value!({ "resources": { "requests": (cpu.clone()), "limits": cpu } }))
+        .await;
+    let is_deferred = |pod: &Object| resizes(pod).iter().any(|(reason, _)| reason == "Deferred");
+    node.until("the resize is deferred", async |node| {
+        is_deferred(&get_pod(&node.cluster, "web").await)
+    })
+    .await;
+    node.run_agent().await;
+    node.run("next", &container("command: [sleep, '1000']"))
+        .await;
+    node.until_pod("next", "Running ready=True").await;
+    let pod = get_pod(&node.cluster, "web").await;
+    let status = &pod["status"];
+    assert!(is_deferred(&pod), "{status:?}");
+    assert_eq!(status["allocatedResources"]["cpu"].str(), "200m");
+    assert_eq!(status["resources"]["limits"]["cpu"].str(), "400m");
+
+    for (cpu, memory, expected) in [
+        ("600m", "96Mi", [96, 96, 16]),
+        ("300m", "48Mi", [48, 48, 16]),
+    ] {
+        let limits_now = value!({ "cpu": cpu, "memory": memory });
+        node.resize(
+            value!({ "resources": { "requests": { "cpu": "300m" }, "limits": limits_now } }),
+        )
+        .await;
+        node.until(&format!("the pod has {memory}"), async |node| {
+            let pod = get_pod(&node.cluster, "web").await;
+            let known = &pod["status"]["resources"]["limits"];
+            known["memory"].str() == memory && known["cpu"].str() == cpu && resizes(&pod).is_empty()
+        })
+        .await;
+        assert_eq!(limits(), expected);
+    }
+    let cadvisor = node.kubelet("/metrics/cadvisor").await;
+    let of_c = "container_spec_cpu_quota{container=\"c\"";
+    let mut quotas = cadvisor.lines().filter(|line| line.starts_with(of_c));
+    assert!(
+        quotas.any(|line| line.contains("pod=\"web\"") && line.contains(" 30000 ")),
+        "{cadvisor}"
+    );
+    assert_eq!(show(&get_pod(&node.cluster, "web").await), show(&before));
+    node.until("Events say it", async |node| {
+        let events = events_of(&node.cluster, "web").await;
+        let said = |start: &str| {
+            events
+                .iter()
+                .filter(|event| event.starts_with(start))
+                .count()
+        };
+        let completed = said("Normal ResizeCompleted  Pod resize completed: {\"containers\":[");
+        said("Warning ResizeDeferred  Pod resize Deferred: ") == 1
+            && said("Normal ResizeStarted  Pod resize started: ") == 2
+            && completed == 2
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_memory_limit_is_lowered_only_above_what_is_used() {
     let Some(node) = RealNode::start("real-decrease", 146).await else {
         return;
@@ -176,30 +289,30 @@ async fn a_memory_limit_is_lowered_only_above_what_is_used() {
     })
     .await;
     let containers = value!([{ "name": "c", "resources": { "limits": { "memory": "16Mi" } } }]);
-    let change = value!({ "spec": { "containers": containers } });
-    let (client, key) = (node.cluster.dynamic_client(), Key::new("default", "web"));
-    let patched = client
-        .patch(&PODS, &key, "resize", PatchType::Strategic, &change)
-        .await;
-    patched.unwrap();
-    let resize = async |node: &RealNode| {
-        let pod = get_pod(&node.cluster, "web").await;
-        let mut conditions = pod["status"]["conditions"].list().iter();
-        let found = conditions.find(|it| it["type"].str() == "PodResizeInProgress");
-        found.map(|it| format!("{}: {}", it["reason"].str(), it["message"].str()))
-    };
+    node.resize(value!({ "containers": containers })).await;
     node.until("the resize is refused", async |node| {
-        let why = resize(node).await.unwrap_or_default();
-        why.starts_with("Error: cannot decrease memory limits: ")
-            && why.contains(
-                "attempting to set container \"c\" memory limit (16777216) below current usage (",
-            )
+        let pod = get_pod(&node.cluster, "web").await;
+        resizes(&pod).iter().any(|(reason, why)| {
+            reason == "Error"
+                && why.starts_with("cannot decrease memory limits: ")
+                && why.contains(
+                    "attempting to set container \"c\" memory limit (16777216) below current usage (",
+                )
+        })
+    })
+    .await;
+    node.until("an Event says so", async |node| {
+        let events = events_of(&node.cluster, "web").await;
+        events.iter().any(|event| {
+            event.starts_with("Warning ResizeError  Pod resize error: ")
+                && event.contains("cannot decrease memory limits: ")
+        })
     })
     .await;
     let (_, err, code) = node.exec("web", "rm /data/x", "").await;
     assert_eq!((err.as_str(), code), ("", 0));
     node.until("the resize is done", async |node| {
-        resize(node).await.is_none()
+        resizes(&get_pod(&node.cluster, "web").await).is_empty()
     })
     .await;
     let pod = get_pod(&node.cluster, "web").await;
