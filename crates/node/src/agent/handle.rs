@@ -13,6 +13,7 @@ use super::read::{ReadContext, TokenCache, read_objects};
 use super::usage::NodeUsage;
 use crate::eviction::Eviction;
 use crate::moment::Moment;
+use crate::pod::PodAddresses;
 use crate::pod::inputs::{InputSources, Inputs, NO_INPUTS, NO_VARIABLES, mounted_objects};
 use crate::pod::spec;
 use crate::runtime::{ContainerLife, plain};
@@ -216,7 +217,7 @@ impl AgentHandle {
         let started_with = view.inputs(status["containerID"].str());
         let sources = InputSources {
             pod,
-            pod_ip: pod["status"]["podIP"].str(),
+            pod_ips: &PodAddresses::of_status(&pod["status"]),
             node,
             services: &started_with.services,
             found: &found,

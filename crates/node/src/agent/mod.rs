@@ -526,7 +526,8 @@ impl Agent {
             None => {
                 let mut pod = PodState::new(object, now, &*self.settings.runtime);
                 if !self.settings.runtime.runs_processes() {
-                    pod.address = self.nodes_here.address(object, &pod.address);
+                    let address = self.nodes_here.address(object, &pod.addresses.first);
+                    pod.addresses = address.into();
                 }
                 self.nodes_here.take(name, &share);
                 (pod, Some(share))
@@ -593,7 +594,8 @@ impl Agent {
         if let Some(share) = &worker.share {
             self.nodes_here.release(&worker.node, share);
         }
-        self.nodes_here.free(&worker.node, &worker.pod.address);
+        self.nodes_here
+            .free(&worker.node, &worker.pod.addresses.first);
         self.tokens.forget(&worker.uid);
         self.remove(key, worker);
     }

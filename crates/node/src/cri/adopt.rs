@@ -172,7 +172,7 @@ impl CriNode {
         let (uid, id) = (Str::from(label(POD_UID)), Str::from(sandbox.id.as_str()));
         let phase = match sandbox.state() {
             PodSandboxState::Ready => SandboxPhase::Ready {
-                address: self.sandbox_address(&id).await?,
+                addresses: self.sandbox_addresses(&id).await?,
                 id,
             },
             PodSandboxState::NotReady => SandboxPhase::Lost { id },

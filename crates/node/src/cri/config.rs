@@ -12,7 +12,7 @@ use mizzen_cri::messages::{
     PodSandboxConfig, PodSandboxMetadata, PortMapping, ProfileType, Protocol, SeLinuxOption,
     SecurityProfile, SupplementalGroupsPolicy,
 };
-use mizzen_value::Value;
+use mizzen_value::{Str, Value};
 
 use super::accept::sysctl_name;
 use crate::pod::inputs::{Variables, expand};
@@ -480,10 +480,10 @@ fn security_context(pod: &Value, spec: &Value, node: &NodePaths) -> LinuxContain
 
 /// The content of `/etc/hosts`; `machine` is that of the machine, for pods on its network.
 /// Kubernetes: pkg/kubelet/kubelet_pods.go, `ensureHostsFile`.
-pub(super) fn hosts(pod: &Value, address: &str, machine: &str) -> String {
+pub(super) fn hosts(pod: &Value, addresses: &[Str], machine: &str) -> String {
     let mut text = match pod["spec"]["hostNetwork"].bool() {
         true => format!("# Kubernetes-managed hosts file (host network).\n{machine}"),
-        false => own_hosts(pod, address),
+        false => own_hosts(pod, addresses),
     };
     let aliases = pod["spec"]["hostAliases"].list();
     if !aliases.is_empty() {
@@ -496,13 +496,13 @@ pub(super) fn hosts(pod: &Value, address: &str, machine: &str) -> String {
     text
 }
 
-/// The entries of a pod with an address of its own.
-fn own_hosts(pod: &Value, address: &str) -> String {
+/// The entries of a pod with addresses of its own.
+fn own_hosts(pod: &Value, addresses: &[Str]) -> String {
     let mut text = String::from(
         "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
          fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
     );
-    if !address.is_empty() {
+    for address in addresses {
         let names = full_hostname(pod).into_iter().chain([hostname(pod)]);
         let names: Vec<String> = names.collect();
         text += &format!("{address}\t{}\n", names.join("\t"));
@@ -512,7 +512,7 @@ fn own_hosts(pod: &Value, address: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_value::{Str, value};
+    use mizzen_value::value;
 
     use super::*;
     use crate::pod::inputs::{Inputs, NodeContext};
@@ -541,7 +541,7 @@ mod tests {
         let own = value!({ "hostname": "a", "subdomain": "b", "setHostnameAsFQDN": true });
         check(&pod(own.clone()), "a", "a.b.shop.svc.cluster.local");
         assert!(
-            hosts(&pod(own.clone()), "10.0.0.1", "")
+            hosts(&pod(own.clone()), &["10.0.0.1".into()], "")
                 .ends_with("10.0.0.1\ta.b.shop.svc.cluster.local\ta\n")
         );
         let mut overridden = own.clone();
@@ -561,7 +561,7 @@ mod tests {
         let aliases = value!([{ "ip": "10.9.9.9", "hostnames": ["a.test", "b.test"] }]);
         let pod = value!({ "spec": { "hostNetwork": true, "hostAliases": aliases } });
         assert_eq!(
-            hosts(&pod, "10.0.0.1", "127.0.1.1\tlaptop\n"),
+            hosts(&pod, &["10.0.0.1".into()], "127.0.1.1\tlaptop\n"),
             "# Kubernetes-managed hosts file (host network).\n127.0.1.1\tlaptop\n\n\
              # Entries added by HostAliases.\n10.9.9.9\ta.test\tb.test\n"
         );

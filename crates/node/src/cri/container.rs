@@ -741,7 +741,9 @@ impl CriNode {
         let pods = self.pods.lock();
         let record = pods.get(pod["metadata"]["uid"].str());
         match record.map(|record| &record.sandbox.phase) {
-            Some(SandboxPhase::Ready { address, .. }) if !address.is_empty() => address.to_string(),
+            Some(SandboxPhase::Ready { addresses, .. }) if !addresses.is_empty() => {
+                addresses[0].to_string()
+            }
             _ => match pod["status"]["podIP"].str() {
                 "" => "127.0.0.1".into(),
                 address => address.into(),

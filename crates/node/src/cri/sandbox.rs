@@ -55,7 +55,7 @@ pub(super) enum SandboxPhase {
     /// A task creates it, or waits before it tries again. `is_stopped` if the pod ends meanwhile.
     Creating { is_stopped: bool },
     /// Containers can start.
-    Ready { id: Str, address: Str },
+    Ready { id: Str, addresses: Vec<Str> },
     /// It has ended by itself; its containers ended, too.
     Lost { id: Str },
     /// A task stops it.
@@ -95,8 +95,8 @@ impl CriNode {
         let attempt = self.with_pod(pod, |record| {
             let sandbox = &mut record.sandbox;
             match &sandbox.phase {
-                SandboxPhase::Ready { address, .. } => Err(SandboxState::Ready {
-                    address: Some(address.clone()),
+                SandboxPhase::Ready { addresses, .. } => Err(SandboxState::Ready {
+                    addresses: Some(addresses.clone()),
                 }),
                 SandboxPhase::Creating { .. } | SandboxPhase::Stopping { .. } => {
                     Err(SandboxState::Pending)
@@ -144,7 +144,7 @@ impl CriNode {
             let _ = self.stop_sandbox_by_id(&old).await;
         }
         match self.try_create_sandbox(&pod, volumes, attempt).await {
-            Ok((id, address)) => {
+            Ok((id, addresses)) => {
                 let mut must_stop = false;
                 self.update_pod(uid, |record| {
                     let phase = &mut record.sandbox.phase;
@@ -153,7 +153,7 @@ impl CriNode {
                         true => SandboxPhase::Stopping { id: id.clone() },
                         false => SandboxPhase::Ready {
                             id: id.clone(),
-                            address,
+                            addresses,
                         },
                     };
                 });
@@ -191,7 +191,7 @@ impl CriNode {
         pod: &Value,
         contents: VolumeContents,
         attempt: u32,
-    ) -> Result<(Str, Str), CreateError> {
+    ) -> Result<(Str, Vec<Str>), CreateError> {
         self.set_up_volumes(pod, contents, true).await?;
         self.set_up_cgroup(pod).await?;
         let failed = CreateError::Configuration;
@@ -210,9 +210,10 @@ impl CriNode {
         };
         let run = self.client.call(run).await.map_err(CreateError::Call)?;
         let id = Str::from(run.pod_sandbox_id);
-        let address = self.sandbox_address(&id).await.map_err(CreateError::Call)?;
+        let addresses = self.sandbox_addresses(&id).await;
+        let addresses = addresses.map_err(CreateError::Call)?;
         let path = self.paths.hosts(pod["metadata"]["uid"].str());
-        let (pod, own) = (pod.clone(), address.clone());
+        let (pod, own) = (pod.clone(), addresses.clone());
         let written = spawn_blocking(move || {
             let machine = match pod["spec"]["hostNetwork"].bool() {
                 true => String::from_utf8_lossy(&fs::read(HOSTS)?).into_owned(),
@@ -222,7 +223,7 @@ impl CriNode {
         })
         .await;
         match written {
-            Ok(Ok(())) => Ok((id, address)),
+            Ok(Ok(())) => Ok((id, addresses)),
             Ok(Err(error)) => Err(CreateError::Mount(format!(
                 "cannot write /etc/hosts: {error}"
             ))),
@@ -304,14 +305,17 @@ impl CriNode {
         });
     }
 
-    /// The address of a sandbox; empty on the host network.
-    pub(super) async fn sandbox_address(&self, id: &str) -> Result<Str, CallError> {
+    /// The addresses of a sandbox; none on the host network.
+    pub(super) async fn sandbox_addresses(&self, id: &str) -> Result<Vec<Str>, CallError> {
         let request = PodSandboxStatusRequest {
             pod_sandbox_id: id.into(),
             verbose: false,
         };
         let status = self.client.call(request).await?.status.unwrap_or_default();
-        Ok(status.network.unwrap_or_default().ip.into())
+        let network = status.network.unwrap_or_default();
+        let others = network.additional_ips.into_iter().map(|it| it.ip);
+        let all = std::iter::once(network.ip).chain(others);
+        Ok(all.filter(|ip| !ip.is_empty()).map(Str::from).collect())
     }
 
     /// Whether a sandbox runs.

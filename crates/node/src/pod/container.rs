@@ -589,7 +589,7 @@ impl ContainerState {
         self.probes = probes;
         self.changes_at = earlier(self.changes_at, wake);
         for (probe, message) in failed {
-            let usual = || output(&spec[spec::field(probe)], &sync.address);
+            let usual = || output(&spec[spec::field(probe)], &sync.addresses.first);
             let message = format!("{probe:?} probe failed: {}", message.unwrap_or_else(usual));
             sync.record(self, Note::warning("Unhealthy", "", message));
         }

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value, json};
 
+use super::PodAddresses;
 use super::claims::{ClaimedVolume, claim_name};
 use super::references::{Contents, Found, ObjectKey, ReferenceKind};
 use super::spec;
@@ -98,8 +99,8 @@ pub static NO_VARIABLES: Variables = Variables::new();
 pub struct InputSources<'a> {
     /// The pod; its status may lack the fields below.
     pub pod: &'a Value,
-    /// The pod IP.
-    pub pod_ip: &'a str,
+    /// The pod's IPs.
+    pub pod_ips: &'a PodAddresses,
     /// The node.
     pub node: NodeContext<'a>,
     /// The environment variables of Services.
@@ -233,7 +234,8 @@ impl InputSources<'_> {
             ("metadata.uid", _) => &metadata["uid"],
             ("spec.nodeName", _) => &self.pod["spec"]["nodeName"],
             ("spec.serviceAccountName", _) => &self.pod["spec"]["serviceAccountName"],
-            ("status.podIP" | "status.podIPs", _) => return self.pod_ip.into(),
+            ("status.podIP", _) => return self.pod_ips.first.clone(),
+            ("status.podIPs", _) => return self.pod_ips.join(),
             ("status.hostIP" | "status.hostIPs", _) => return self.node.host_ip.into(),
             _ => return Str::default(),
         };
@@ -704,9 +706,10 @@ mod tests {
             allocatable: &allocatable,
             common: None,
         };
+        let ips = ["10.1.2.3", "fd00::3"].map(Str::from);
         let sources = InputSources {
             pod: &pod,
-            pod_ip: "10.1.2.3",
+            pod_ips: &PodAddresses::of_sandbox(&ips, ""),
             node,
             services: &services,
             found: &found(),
@@ -760,7 +763,7 @@ mod tests {
             ("spec.nodeName", "node-3"),
             ("spec.serviceAccountName", "robot"),
             ("status.podIP", "10.1.2.3"),
-            ("status.podIPs", "10.1.2.3"),
+            ("status.podIPs", "10.1.2.3,fd00::3"),
             ("status.hostIP", "127.0.0.4"),
             ("status.hostIPs", "127.0.0.4"),
         ] {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: pure but for the runtime: time comes in, Events come out.
 
+mod addresses;
 pub mod claims;
 mod container;
 pub mod env_file;
@@ -31,6 +32,7 @@ use mizzen_component_helpers::pod_state::is_terminal;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
+pub use addresses::PodAddresses;
 pub use container::ContainerState;
 use image_volumes::ImageVolumes;
 use inputs::{
@@ -66,8 +68,8 @@ pub struct PodState {
     pub resize_pending: Option<PendingResize>,
     /// How the node ends it before its time, if it does.
     pub eviction: Option<PodEviction>,
-    /// Its pod IP, once it has one.
-    pub address: Str,
+    /// Its pod IPs, once it has any.
+    pub addresses: PodAddresses,
     /// Whether it has a sandbox in which containers can start; `None` if the runtime makes none.
     pub has_sandbox: Option<bool>,
     /// Whether its containers have run, or may have, in a sandbox without which they start over.
@@ -131,8 +133,8 @@ pub struct SyncContext<'a> {
     /// The Events to record.
     pub events: Vec<PodEvent>,
     ending: bool,
-    /// The pod's IP.
-    address: Str,
+    /// The pod's IPs.
+    addresses: PodAddresses,
     /// The pulls of the pod's image volumes, while its containers are synced.
     image_volumes: ImageVolumes,
 }
@@ -161,7 +163,7 @@ impl<'a> SyncContext<'a> {
             node,
             events: Vec::new(),
             ending: false,
-            address: Str::default(),
+            addresses: PodAddresses::default(),
             image_volumes: ImageVolumes::default(),
         }
     }
@@ -171,7 +173,7 @@ impl<'a> SyncContext<'a> {
         let found = referenced.map_or(&NOTHING, |referenced| &referenced.found);
         InputSources {
             pod: self.pod,
-            pod_ip: &self.address,
+            pod_ips: &self.addresses,
             node: self.node,
             services: self.node.services(),
             found,
@@ -254,7 +256,7 @@ impl PodState {
             resize: None,
             resize_pending: None,
             eviction: None,
-            address: Str::default(),
+            addresses: PodAddresses::default(),
             has_sandbox: None,
             needs_old_sandbox: false,
             began: now,
@@ -322,9 +324,9 @@ impl PodState {
     /// Does what is due; returns when to sync again, if nothing happens before.
     pub fn advance(&mut self, sync: &mut SyncContext) -> Option<Moment> {
         self.adopt_new_containers(sync);
-        sync.address = match sync.pod["spec"]["hostNetwork"].bool() {
+        sync.addresses = match sync.pod["spec"]["hostNetwork"].bool() {
             true => sync.node.host_ip.into(),
-            false => self.address.clone(),
+            false => self.addresses.clone(),
         };
         self.update_inputs(sync);
         for _ in 0..MOST_STEPS {

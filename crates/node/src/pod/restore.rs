@@ -8,7 +8,9 @@ use super::container::ContainerState;
 use super::image_volumes::ImageVolumes;
 use super::probe::Probes;
 use super::references::ReferencedObjects;
-use super::{PendingResize, PodResize, PodStage, PodState, needs_inputs, resources, spec};
+use super::{
+    PendingResize, PodAddresses, PodResize, PodStage, PodState, needs_inputs, resources, spec,
+};
 use crate::moment::{Moment, from_past};
 use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime, Termination};
 
@@ -33,7 +35,7 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         resize: resize(pod),
         resize_pending: pending_resize(pod),
         eviction: None,
-        address: status["podIP"].str().into(),
+        addresses: PodAddresses::of_status(status),
         has_sandbox: runtime.runs_processes().then(|| runtime.has_sandbox(pod)),
         needs_old_sandbox: false,
         began: from_past(&status["startTime"], now).unwrap_or(now),

@@ -4,7 +4,7 @@
 use mizzen_sdk::event::Note;
 use mizzen_value::Value;
 
-use super::{ContainerState, PodEvent, PodState, SyncContext, spec};
+use super::{ContainerState, PodAddresses, PodEvent, PodState, SyncContext, spec};
 use crate::runtime::{ContainerPhase, ContainerRole, SandboxState};
 
 impl PodState {
@@ -24,14 +24,14 @@ impl PodState {
         }));
         match state {
             SandboxState::Pending => false,
-            SandboxState::Ready { address: None } => true,
+            SandboxState::Ready { addresses: None } => true,
             SandboxState::Ready {
-                address: Some(address),
+                addresses: Some(addresses),
             } => {
+                self.addresses = PodAddresses::of_sandbox(&addresses, sync.node.host_ip);
                 if !sync.pod["spec"]["hostNetwork"].bool() {
-                    sync.address = address.clone();
+                    sync.addresses = self.addresses.clone();
                 }
-                self.address = address;
                 self.has_sandbox = Some(true);
                 self.needs_old_sandbox = true;
                 true

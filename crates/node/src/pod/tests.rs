@@ -33,7 +33,7 @@ impl Play {
             .entry("annotations")
             .set(annotation, text);
         let mut pod = PodState::new(&object, BEGIN, &Simulated);
-        pod.address = "10.0.0.9".into();
+        pod.addresses = "10.0.0.9".into();
         let mut play = Play {
             object,
             pod,
@@ -1014,7 +1014,7 @@ fn the_address_of_a_new_sandbox_replaces_the_old_one() {
         scheme: "simulated".into(),
         recursive_read_only: false,
     };
-    play.pod.address = "10.0.0.10".into();
+    play.pod.addresses = "10.0.0.10".into();
     let patch = |play: &Play| status::patch(&play.pod, &play.object, &host, play.now);
     assert_eq!(
         patch(&play),

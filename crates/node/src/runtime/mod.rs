@@ -146,7 +146,7 @@ pub trait ContainerRuntime: Send + Sync {
 
     /// Ensures that a pod has its volumes and its sandbox.
     fn sandbox(&self, _pod: &Value, _volumes: &dyn Fn() -> VolumeContents) -> SandboxState {
-        SandboxState::Ready { address: None }
+        SandboxState::Ready { addresses: None }
     }
 
     /// Whether a pod has a sandbox, or one is being made. Without one its containers have ended.
@@ -325,8 +325,8 @@ pub enum SandboxState {
     Pending,
     /// Containers can start.
     Ready {
-        /// The pod's address, if the runtime assigns it; empty on the host network.
-        address: Option<Str>,
+        /// The pod's addresses, if the runtime assigns them; none on the host network.
+        addresses: Option<Vec<Str>>,
     },
 }
 

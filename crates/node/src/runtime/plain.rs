@@ -8,6 +8,7 @@ use mizzen_value::{Str, Value};
 use super::terminal::{Terminal, Typing, cooked};
 use super::{Chunk, ContainerLife, LogLine, ProbeType};
 use crate::moment::Moment;
+use crate::pod::PodAddresses;
 use crate::pod::inputs::{InputSources, NO_VARIABLES, NodeContext, expand, known_mounts};
 use crate::pod::spec::field;
 use crate::shell::{
@@ -225,7 +226,7 @@ pub(crate) fn environment(life: &ContainerLife) -> ContainerEnvironment {
         };
         InputSources {
             pod,
-            pod_ip: status["podIP"].str(),
+            pod_ips: &PodAddresses::of_status(status),
             node,
             services,
             found,

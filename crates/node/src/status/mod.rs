@@ -15,7 +15,7 @@ use mizzen_value::quantity::Quantity;
 use mizzen_value::{Map, Str, Value, value};
 
 use crate::moment::{Moment, to_value};
-use crate::pod::{PodStage, PodState};
+use crate::pod::{PodAddresses, PodStage, PodState};
 use crate::runtime::ContainerRole;
 
 pub(crate) use phase::phase;
@@ -143,18 +143,25 @@ fn set_reason(status: &mut Value, pod: &PodState, object: &Value, phase: &str) {
 /// The address, if the API does not have it. Kubernetes: that of a new sandbox replaces the old one;
 /// on the host network it stays as it was first set (kubelet_pods.go).
 fn set_address(status: &mut Value, pod: &PodState, object: &Value, host: &Host) {
-    let known = object["status"]["podIP"].str();
-    let (address, is_new) = match (object["spec"]["hostNetwork"].bool(), pod.has_sandbox) {
-        (true, _) => (&host.address, known.is_empty()),
-        (false, None) => (
-            &pod.address,
-            known.is_empty() && condition::has_sandbox(pod),
-        ),
-        (false, Some(has_sandbox)) => (&pod.address, has_sandbox && known != pod.address.as_str()),
+    let known = object["status"]["podIPs"].list().iter();
+    let mut known = known.map(|it| it["ip"].str()).peekable();
+    let has_none = known.peek().is_none();
+    let is_new = match (object["spec"]["hostNetwork"].bool(), pod.has_sandbox) {
+        (true, _) => has_none,
+        (false, None) => has_none && condition::has_sandbox(pod),
+        (false, Some(has_sandbox)) => {
+            has_sandbox && !known.eq(pod.addresses.all().map(Str::as_str))
+        }
     };
-    if is_new && !address.is_empty() {
-        status.set("podIP", address);
-        status.set("podIPs", vec![value!({ "ip": address })]);
+    let of_host = PodAddresses::from(host.address.clone());
+    let addresses = match object["spec"]["hostNetwork"].bool() {
+        true => &of_host,
+        false => &pod.addresses,
+    };
+    if is_new && !addresses.first.is_empty() {
+        status.set("podIP", &addresses.first);
+        let all = addresses.all().map(|ip| value!({ "ip": ip }));
+        status.set("podIPs", all.collect::<Vec<Value>>());
     }
 }
 
@@ -163,14 +170,11 @@ fn delete_old_addresses(status: &mut Value, object: &Value) {
     if status["podIPs"].is_null() {
         return;
     }
-    let new = status["podIP"].clone();
+    let new = status["podIPs"].list();
     let old = object["status"]["podIPs"].list().iter();
-    let old = old.filter(|known| known["ip"] != new);
+    let old = old.filter(|known| new.iter().all(|new| new["ip"] != known["ip"]));
     let deleted = old.map(|known| value!({ "ip": (known["ip"].clone()), "$patch": "delete" }));
-    let all: Vec<Value> = [value!({ "ip": (new.clone()) })]
-        .into_iter()
-        .chain(deleted)
-        .collect();
+    let all: Vec<Value> = new.iter().cloned().chain(deleted).collect();
     status.set("podIPs", all);
 }
 

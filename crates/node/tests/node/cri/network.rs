@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use mizzen_node::runtime::ContainerRuntime as _;
+use mizzen_value::{json, value};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
@@ -159,4 +161,52 @@ async fn pods_reach_each_other_and_the_outside_and_are_reached_by_udp() {
         sent.is_ok() && matches!(answered, Ok(Ok(4))) && answer.starts_with(b"ping")
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_has_an_address_of_each_family() {
+    // The file is there, but empty, where IPv6 is switched off.
+    let addresses = fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    if addresses.is_empty() {
+        return;
+    }
+    let Some(mut node) = RealNode::start("real-dual", 147).await else {
+        return;
+    };
+    // The agent configures one family; other networks may have both.
+    let file = node.containerd.network_dir().join("10-mizzen.conflist");
+    node.until("the network is configured", async |_| file.exists())
+        .await;
+    node.containerd.kill();
+    let mut network = json::parse(&fs::read(&file).unwrap()).unwrap();
+    let ipam = network.entry("plugins").list_mut()[0].entry("ipam");
+    let subnets = ["10.213.147.0/24", "fd00:213:147::/64"].map(|it| value!([{ "subnet": it }]));
+    ipam.set("ranges", subnets.to_vec());
+    ipam.set(
+        "routes",
+        value!([{ "dst": "0.0.0.0/0" }, { "dst": "::/0" }]),
+    );
+    fs::write(&file, json::to_string(&network)).unwrap();
+    node.until("the loss is noticed", async |node| {
+        node.runtime.health().is_err()
+    })
+    .await;
+    node.containerd.launch().await;
+    node.until("the runtime is back", async |node| {
+        node.runtime.health().is_ok()
+    })
+    .await;
+
+    let spec = container(
+        "command: [sh, -c, 'echo $IPS; grep -c web /etc/hosts; exec sleep 1000'], \
+         env: [{name: IPS, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]",
+    );
+    node.run("web", &spec).await;
+    let pod = node.until_pod("web", "ready=True c=running").await;
+    let status = &pod["status"];
+    let all = status["podIPs"].list().iter().map(|it| it["ip"].str());
+    let all: Vec<&str> = all.collect();
+    assert_eq!(all, ["10.213.147.2", "fd00:213:147::2"]);
+    assert_eq!(status["podIP"].str(), all[0]);
+    assert_eq!(node.log("web", "").await, format!("{}\n2\n", all.join(",")));
 }
