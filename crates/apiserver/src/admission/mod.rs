@@ -219,32 +219,38 @@ pub async fn admit_other(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let attributes = webhook::VersionedAttributes::other(call, kind, root, old);
+    mutate_other(&attributes, object).await?;
+    deny_all(call, Some(object))
+}
+
+/// Runs mutating policies and webhooks, and again if they changed the object.
+async fn mutate_other(
+    attributes: &webhook::VersionedAttributes<'_>,
+    object: &mut Value,
+) -> Result<(), Status> {
     let (mut rounds, mut draft) = (
         MutationRounds::default(),
         CanonicalObject::from(std::mem::take(object)),
     );
     for second in [false, true] {
-        if !rounds.mutate(&attributes, &mut draft, second).await? {
+        if !rounds.mutate(attributes, &mut draft, second).await? {
             break;
         }
     }
     *object = draft.into_value();
-    deny_all(call, Some(object))
+    Ok(())
 }
 
-/// Runs policies and webhooks for CONNECT. Changes of the options have no effect, as upstream, which decodes them before.
-pub async fn check_connect(
-    call: &ResourceCall<'_>,
-    kind: &GroupVersionKind,
-    root: &Struct,
-    options: &mut Value,
-) -> Result<(), Status> {
-    let attributes = webhook::VersionedAttributes::connect(call, kind, root);
-    let mut draft = CanonicalObject::from(std::mem::take(options));
-    MutationRounds::default()
-        .mutate(&attributes, &mut draft, false)
-        .await?;
-    *options = draft.into_value();
+/// Runs policies and webhooks for CONNECT. They may change `options`, which are of a kind of core/v1.
+pub async fn admit_connect(call: &ResourceCall<'_>, options: &mut Value) -> Result<(), Status> {
+    let kind = GroupVersionKind {
+        group: "".into(),
+        version: "v1".into(),
+        kind: options["kind"].str().into(),
+    };
+    let root = call.server.types.connect_options(&kind.kind);
+    let attributes = webhook::VersionedAttributes::connect(call, &kind, root);
+    mutate_other(&attributes, options).await?;
     deny_all(call, Some(options))?;
     ask(&attributes.with(options)).await
 }

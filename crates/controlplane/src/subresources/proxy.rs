@@ -49,9 +49,7 @@ pub(super) async fn connect(call: &ResourceCall<'_>) -> Result<Response, Status>
 
 async fn proxy_request(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let request = call.request;
-    let below = below(request, call.path);
-    admit_connect(call, &below).await?;
-    let below = proxied_path(&below);
+    let below = proxied_path(&admitted_path(call).await?, request.uri.path());
     let location = match call.path.resource.as_str() {
         "pods" => ProxyLocation::of_pod(call)?,
         "nodes" => ProxyLocation::of_node(call).await?,
@@ -97,42 +95,33 @@ fn below(request: &Request, path: &ResourcePath) -> String {
     below
 }
 
-/// The path that the proxied server gets. Kubernetes: cleaned like a file path, so that `..` cannot escape; a trailing slash
-/// stays (util/net, JoinPreservingTrailingSlash).
-fn proxied_path(below: &str) -> String {
-    if below.is_empty() {
-        return String::new();
-    }
-    let mut path = clean_path(below);
-    if below.ends_with('/') && !path.ends_with('/') {
-        path.push('/');
-    }
-    path
-}
-
-/// Runs admission for the connection.
-async fn admit_connect(call: &ResourceCall<'_>, below: &str) -> Result<(), Status> {
+/// The path as admission leaves it, below the proxied server.
+async fn admitted_path(call: &ResourceCall<'_>) -> Result<String, Status> {
     let kind = match call.path.resource.as_str() {
         "pods" => "PodProxyOptions",
         "nodes" => "NodeProxyOptions",
         _ => "ServiceProxyOptions",
     };
+    let below = below(call.request, call.path);
     let mut options = value!({ "kind": (kind), "apiVersion": "v1" });
     if !below.is_empty() {
         options.set("path", below);
     }
-    let gvk = mizzen_object::GroupVersionKind {
-        group: "".into(),
-        version: "v1".into(),
-        kind: kind.into(),
+    admission::admit_connect(call, &mut options).await?;
+    Ok(options["path"].str().to_owned())
+}
+
+/// The path that the proxied server gets. Kubernetes: cleaned like a file path, so that `..` cannot escape; a trailing slash
+/// stays (util/net, JoinPreservingTrailingSlash), and that of the request is added (util/proxy, upgradeaware.go).
+fn proxied_path(below: &str, requested: &str) -> String {
+    let mut path = match below {
+        "" => String::new(),
+        below => clean_path(below),
     };
-    admission::check_connect(
-        call,
-        &gvk,
-        call.server.types.connect_options(kind),
-        &mut options,
-    )
-    .await
+    if (below.ends_with('/') || requested.ends_with('/')) && !path.ends_with('/') {
+        path.push('/');
+    }
+    path
 }
 
 /// The target of a request.
@@ -577,9 +566,13 @@ mod tests {
             ("/../../a/./b", "/a/b"),
             ("/a/..", "/"),
             ("/a b?", "/a%20b%3F"),
+            // Admission may leave a path without a slash.
+            ("a/../../b", "/b"),
         ] {
-            assert_eq!(proxied_path(below), expected, "{below}");
+            assert_eq!(proxied_path(below, "/proxy"), expected, "{below}");
         }
+        assert_eq!(proxied_path("", "/proxy/"), "/");
+        assert_eq!(proxied_path("/b", "/proxy/a/"), "/b/");
     }
 
     #[test]

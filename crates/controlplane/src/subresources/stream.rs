@@ -5,7 +5,7 @@
 //! are handled as here (core/pod/rest/subresources.go).
 
 use http::{Request as Outward, header};
-use mizzen_object::{GroupVersionKind, Status};
+use mizzen_object::Status;
 use mizzen_value::{Value, value};
 
 use super::kubelet;
@@ -25,16 +25,8 @@ pub(super) async fn connect(call: &ResourceCall<'_>) -> Result<Response, Status>
     if query.get("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
-    let options = StreamOptions::read(query, stream)?;
-    // The operation is CONNECT, and the object is the options.
-    let (kind, mut object) = options.object();
-    let gvk = GroupVersionKind {
-        group: "".into(),
-        version: "v1".into(),
-        kind: kind.into(),
-    };
-    let root = call.server.types.connect_options(kind);
-    admission::check_connect(call, &gvk, root, &mut object).await?;
+    let mut options = StreamOptions::read(query, stream)?;
+    admission::admit_connect(call, &mut options.object).await?;
     let location = location(call, &options)?;
     if !hop_by_hop::is_upgrade(&call.request.headers) {
         return Err(Status::bad_request("Upgrade request required"));
@@ -43,116 +35,76 @@ pub(super) async fn connect(call: &ResourceCall<'_>) -> Result<Response, Status>
 }
 
 /// The options of a stream.
-enum StreamOptions<'a> {
-    Command {
-        stream: &'a str,
-        container: &'a str,
-        command: Vec<&'a str>,
-        flags: [(&'static str, bool); 4],
-    },
-    Forward {
-        ports: Vec<u16>,
-    },
+struct StreamOptions<'a> {
+    /// The subresource.
+    stream: &'a str,
+    /// The options as an object, which admission may change.
+    object: Value,
 }
 
 impl<'a> StreamOptions<'a> {
-    fn read(query: &'a RequestQuery, stream: &'a str) -> Result<StreamOptions<'a>, Status> {
-        if stream == "portforward" {
-            return Ok(StreamOptions::Forward {
-                ports: ports(query).map_err(Status::bad_request)?,
-            });
-        }
-        let flags = ["stdin", "stdout", "stderr", "tty"]
-            .map(|flag| (flag, query.bool(flag).unwrap_or(false)));
-        let command = if stream == "exec" {
-            query.all("command")
-        } else {
-            Vec::new()
+    fn read(query: &RequestQuery, stream: &'a str) -> Result<StreamOptions<'a>, Status> {
+        let kind = match stream {
+            "exec" => "PodExecOptions",
+            "attach" => "PodAttachOptions",
+            _ => "PodPortForwardOptions",
         };
-        Ok(StreamOptions::Command {
-            stream,
-            container: query.text("container"),
-            command,
-            flags,
-        })
-    }
-
-    /// The options as an object, for admission.
-    fn object(&self) -> (&'static str, Value) {
-        match self {
-            StreamOptions::Forward { ports } => {
-                let mut object = value!({ "kind": "PodPortForwardOptions", "apiVersion": "v1" });
-                if !ports.is_empty() {
-                    let ports = ports.iter().map(|port| Value::from(i64::from(*port)));
-                    object.set("ports", ports.collect::<Vec<_>>());
-                }
-                ("PodPortForwardOptions", object)
-            }
-            StreamOptions::Command {
-                stream,
-                container,
-                command,
-                flags,
-            } => {
-                let kind = if *stream == "exec" {
-                    "PodExecOptions"
-                } else {
-                    "PodAttachOptions"
-                };
-                let mut object = value!({ "kind": (kind), "apiVersion": "v1" });
-                for (flag, _) in flags.iter().filter(|(_, is_set)| *is_set) {
-                    object.set(flag, true);
-                }
-                if !container.is_empty() {
-                    object.set("container", *container);
-                }
-                if !command.is_empty() {
-                    object.set(
-                        "command",
-                        command
-                            .iter()
-                            .map(|word| Value::from(*word))
-                            .collect::<Vec<_>>(),
-                    );
-                }
-                (kind, object)
+        let mut object = value!({ "kind": (kind), "apiVersion": "v1" });
+        if stream == "portforward" {
+            let ports = ports(query).map_err(Status::bad_request)?;
+            set_list(&mut object, "ports", ports.into_iter().map(i64::from));
+            return Ok(StreamOptions { stream, object });
+        }
+        for flag in ["stdin", "stdout", "stderr", "tty"] {
+            if query.bool(flag).unwrap_or(false) {
+                object.set(flag, true);
             }
         }
+        let container = query.text("container");
+        if !container.is_empty() {
+            object.set("container", container);
+        }
+        if stream == "exec" {
+            set_list(&mut object, "command", query.all("command"));
+        }
+        Ok(StreamOptions { stream, object })
     }
 
     /// The query for the kubelet, in the order in which Go writes it.
     fn query(&self) -> String {
-        let pairs: Vec<String> = match self {
-            StreamOptions::Forward { ports } if ports.is_empty() => Vec::new(),
-            StreamOptions::Forward { ports } => {
-                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-                vec![format!("port={}", ports.join("%2C"))]
+        let object = &self.object;
+        let commands = object["command"].list().iter();
+        let mut pairs: Vec<String> = commands
+            .map(|word| format!("command={}", query_escape(word.str())))
+            .collect();
+        for (flag, name) in [
+            ("stderr", "error"),
+            ("stdin", "input"),
+            ("stdout", "output"),
+            ("tty", "tty"),
+        ] {
+            if object[flag].bool() {
+                pairs.push(format!("{name}=1"));
             }
-            StreamOptions::Command {
-                command,
-                flags: [stdin, stdout, stderr, tty],
-                ..
-            } => {
-                let commands = command
-                    .iter()
-                    .map(|word| format!("command={}", query_escape(word)));
-                let flags = [
-                    ("error", stderr),
-                    ("input", stdin),
-                    ("output", stdout),
-                    ("tty", tty),
-                ];
-                let set = flags.into_iter().filter(|(_, (_, is_set))| *is_set);
-                commands
-                    .chain(set.map(|(name, _)| format!("{name}=1")))
-                    .collect()
-            }
-        };
+        }
+        let ports = object["ports"].list().iter();
+        let ports: Vec<String> = ports.map(|port| port.int().to_string()).collect();
+        if !ports.is_empty() {
+            pairs.push(format!("port={}", ports.join("%2C")));
+        }
         if pairs.is_empty() {
             String::new()
         } else {
             format!("?{}", pairs.join("&"))
         }
+    }
+}
+
+/// Sets a list, unless it is empty.
+fn set_list<T: Into<Value>>(object: &mut Value, field: &str, items: impl IntoIterator<Item = T>) {
+    let items: Vec<Value> = items.into_iter().map(Into::into).collect();
+    if !items.is_empty() {
+        object.set(field, items);
     }
 }
 
@@ -205,15 +157,12 @@ fn location(call: &ResourceCall, options: &StreamOptions) -> Result<StreamLocati
         .registry
         .get(call.resource, &call.key(), "")?
         .value();
-    let below = match options {
-        StreamOptions::Forward { .. } => String::new(),
-        StreamOptions::Command { container, .. } => {
-            format!("/{}", kubelet::container(&pod, container)?)
+    let (kind, below) = match options.stream {
+        "portforward" => ("portForward", String::new()),
+        stream => {
+            let requested = options.object["container"].str();
+            (stream, format!("/{}", kubelet::container(&pod, requested)?))
         }
-    };
-    let kind = match options {
-        StreamOptions::Forward { .. } => "portForward",
-        StreamOptions::Command { stream, .. } => stream,
     };
     let node = pod["spec"]["nodeName"].str();
     if node.is_empty() {
@@ -326,15 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn admission_sees_the_options_as_an_object() {
+    fn options_are_an_object_for_admission() {
         let uri = "/exec?command=ls&stdin=true&container=c".parse().unwrap();
-        let (kind, object) = StreamOptions::read(&RequestQuery::parse(&uri), "exec")
-            .unwrap()
-            .object();
-        assert_eq!(kind, "PodExecOptions");
+        let options = StreamOptions::read(&RequestQuery::parse(&uri), "exec").unwrap();
         let expected = value!({
             "kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "container": "c", "command": ["ls"]
         });
-        assert_eq!(object, expected);
+        assert_eq!(options.object, expected);
     }
 }

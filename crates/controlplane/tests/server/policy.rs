@@ -10,7 +10,7 @@ const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const TRIAL: &str = "/api/v1/namespaces/default/configmaps?dryRun=All";
 
 /// Makes a policy that is about writes of ConfigMaps unless `spec` says otherwise, and binds it.
-async fn enforce(rig: &Rig, kind: &str, name: &str, spec: &Value, binding: &Value) {
+pub(crate) async fn enforce(rig: &Rig, kind: &str, name: &str, spec: &Value, binding: &Value) {
     let rule = value!({ "apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"] });
     let mut whole = value!({ "matchConstraints": { "resourceRules": [(rule)] } });
     let mut bound = value!({ "policyName": name });

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use mizzen_value::value;
+use mizzen_value::{Value, value};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
 use crate::aggregation::read_until;
 use crate::network::Network;
 use crate::peer::{Peer, Reaction};
+use crate::policy::enforce;
 use crate::rig::Rig;
+use crate::webhook;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -288,6 +290,77 @@ async fn webhooks_and_policies_reject_connections() {
     .expect(201);
     let said = message(&rig, &UPGRADE, "p/attach?container=a&stdin=true", 422).await;
     assert!(said.ends_with("denied request: no typing"), "{said}");
+}
+
+#[tokio::test]
+async fn webhooks_and_policies_change_the_options_of_a_connection() {
+    let rig = Rig::new().await;
+    let kubelet = Peer::start(&["127.0.0.1"], |request| {
+        match request.headers().contains_key("upgrade") {
+            true => Reaction::Echo,
+            false => Reaction::Reply(200, "answered".into()),
+        }
+    })
+    .await;
+    add_node(&rig, "one", &kubelet, "simulated://0.1.0").await;
+    add_pod(&rig, "p", "one").await;
+    let peer = webhook::webhook(|request| {
+        webhook::patched(match request["subResource"].str() {
+            "exec" => {
+                r#"[{"op":"replace","path":"/container","value":"b"},{"op":"add","path":"/command/0","value":"nice"},
+                    {"op":"remove","path":"/stdin"}]"#
+            }
+            _ => r#"[{"op":"replace","path":"/path","value":"/public"}]"#,
+        })
+    })
+    .await;
+    let hooks = ["pods/exec", "nodes/proxy"].map(|resource| {
+        let name = resource.replace('/', "-");
+        webhook::hook(&name, &peer, webhook::rules("", "v1", "CONNECT", resource))
+    });
+    webhook::configure(&rig, webhook::MUTATING, "m", hooks.into()).await;
+    for (resource, mutation) in [
+        (
+            "pods/attach",
+            value!({ "patchType": "ApplyConfiguration", "applyConfiguration": {
+                "expression": "Object{container: \"b\", tty: true}" } }),
+        ),
+        (
+            "pods/portforward",
+            value!({ "patchType": "JSONPatch", "jsonPatch": {
+                "expression": "[JSONPatch{op: \"replace\", path: \"/ports/0\", value: 90}]" } }),
+        ),
+    ] {
+        let rule = value!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": [resource] });
+        let spec = value!({ "matchConstraints": { "resourceRules": [(rule)] }, "mutations": [(mutation)] });
+        let name = resource.replace('/', "-");
+        enforce(&rig, "mutating", &name, &spec, &Value::object()).await;
+    }
+    let network = Network::start(&rig.server).await;
+    for (path, asked) in [
+        (
+            "exec?container=a&command=sh&stdin=true&stdout=true",
+            "/exec/default/p/b?command=nice&command=sh&output=1",
+        ),
+        (
+            "attach?container=a&stdin=true",
+            "/attach/default/p/b?input=1&tty=1",
+        ),
+        (
+            "portforward?ports=80,81",
+            "/portForward/default/p?port=90%2C81",
+        ),
+    ] {
+        let (head, _) = open(&network, &format!("{PODS}/p/{path}")).await;
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        let seen = kubelet.seen().pop().unwrap();
+        assert_eq!(seen.uri().path_and_query().unwrap().as_str(), asked);
+    }
+    rig.get("/api/v1/nodes/one/proxy/secret?a=b")
+        .await
+        .expect(200);
+    let seen = kubelet.seen().pop().unwrap();
+    assert_eq!(seen.uri().path_and_query().unwrap().as_str(), "/public?a=b");
 }
 
 #[tokio::test]

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 use crate::peer::{Peer, Reaction};
 use crate::rig::{CONFIG_MAPS, Rig};
 
-const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+pub(crate) const MUTATING: &str =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
 /// A webhook that answers reviews: `decide` sees the request and says what the response has besides the uid.
-async fn webhook(decide: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Peer {
+pub(crate) async fn webhook(decide: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Peer {
     Peer::start(&["127.0.0.1"], move |request| {
         let review = json::parse(request.body()).unwrap();
         let mut response = decide(&review["request"]);
@@ -27,14 +28,14 @@ async fn webhook(decide: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Pe
 }
 
 /// A response that changes the object.
-fn patched(patch: &str) -> Value {
+pub(crate) fn patched(patch: &str) -> Value {
     use base64::Engine as _;
     let patch = base64::engine::general_purpose::STANDARD.encode(patch);
     value!({ "allowed": true, "patchType": "JSONPatch", "patch": patch })
 }
 
 /// One webhook of a configuration, for writes of ConfigMaps unless `more` says otherwise.
-fn hook(name: &str, peer: &Peer, more: Value) -> Value {
+pub(crate) fn hook(name: &str, peer: &Peer, more: Value) -> Value {
     let mut hook = value!({
         "name": (format!("{name}.example.com")),
         "clientConfig": { "url": (format!("https://127.0.0.1:{}/{name}", peer.port)), "caBundle": (peer.bundle()) },
@@ -49,7 +50,7 @@ fn hook(name: &str, peer: &Peer, more: Value) -> Value {
     hook
 }
 
-async fn configure(rig: &Rig, path: &str, name: &str, hooks: Vec<Value>) {
+pub(crate) async fn configure(rig: &Rig, path: &str, name: &str, hooks: Vec<Value>) {
     let mut configuration = value!({ "metadata": { "name": name } });
     configuration.set("webhooks", hooks);
     rig.post(path, &json::to_string(&configuration))
@@ -57,7 +58,7 @@ async fn configure(rig: &Rig, path: &str, name: &str, hooks: Vec<Value>) {
         .expect(201);
 }
 
-fn rules(group: &str, version: &str, operation: &str, resource: &str) -> Value {
+pub(crate) fn rules(group: &str, version: &str, operation: &str, resource: &str) -> Value {
     value!({ "rules": [{ "apiGroups": [group], "apiVersions": [version], "operations": [operation], "resources": [resource] }] })
 }
 
