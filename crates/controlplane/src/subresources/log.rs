@@ -11,7 +11,7 @@ use crate::ControlPlane;
 use mizzen_apiserver::request::RequestQuery;
 use mizzen_apiserver::response::{self, Body, Response};
 use mizzen_apiserver::verbs::ResourceCall;
-use mizzen_transport::{SendError, whole};
+use mizzen_transport::{SendError, Trust, whole};
 
 /// Kubernetes: how much of an error is read (registry/generic/rest/response_checker.go).
 const MAX_ERROR: usize = 50_000;
@@ -42,7 +42,12 @@ pub(super) async fn get(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let request = Outward::get(&url)
         .body(whole(Default::default()))
         .map_err(|error| failed(error.to_string()))?;
-    let target = kubelet::target(call.server, address);
+    let mut target = kubelet::target(call.server, address);
+    // Kubernetes: LogLocation (core/pod/strategy.go).
+    let skips_verification = call.request.query.bool("insecureSkipTLSVerifyBackend");
+    if skips_verification.unwrap_or(false) {
+        target.trust = Trust::Anyone;
+    }
     let answered = ControlPlane::of(call.server)
         .kubelets
         .send(&target, request)

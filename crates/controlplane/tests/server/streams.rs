@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mizzen_controlplane::Options;
 use mizzen_value::{Value, value};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
@@ -512,6 +513,28 @@ async fn a_long_running_request_has_no_timeout() {
             begin.elapsed()
         );
     }
+}
+
+#[tokio::test]
+async fn a_log_request_may_skip_the_verification_of_the_kubelet() {
+    let other = Peer::answering(200, "").await;
+    let rig = Rig::with(Options {
+        kubelet_authority: Some(other.authority.clone()),
+        ..Options::default()
+    })
+    .await;
+    let kubelet = Peer::answering(200, "line").await;
+    add_node(&rig, "one", &kubelet, "containerd://2.0.0").await;
+    add_pod(&rig, "p", "one").await;
+    let log = async |query: &str| {
+        rig.get(&format!("{PODS}/p/log?container=a{query}"))
+            .await
+            .status
+    };
+    assert_eq!(log("").await, 500);
+    assert_eq!(log("&insecureSkipTLSVerifyBackend=true").await, 200);
+    assert_eq!(log("").await, 500, "it is for one request");
+    assert_eq!(log("&insecureSkipTLSVerifyBackend=false").await, 500);
 }
 
 /// A node of which the status says this.
