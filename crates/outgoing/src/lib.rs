@@ -31,7 +31,6 @@ mod get;
 mod hook;
 mod intercept;
 mod kubeconfig;
-mod lru_cache;
 mod remote;
 mod service;
 #[cfg(test)]
@@ -47,12 +46,12 @@ use mizzen_value::clock::Clock;
 pub use hook::WebhookClient;
 pub use intercept::InterceptWebhook;
 pub use kubeconfig::{WebhookKubeconfig, WebhookKubeconfigError};
-pub use lru_cache::LruCache;
 pub use remote::{KubeconfigWebhook, PostError, jittered};
 pub use service::{ServiceReference, ServiceResolver};
 use transport::clean_path;
 pub use transport::{
-    AnyServerCertificate, CallLimit, ClientIdentity, Outgoing, SendError, Target, Trust, whole,
+    AnyServerCertificate, CallLimit, ClientIdentity, LruCache, Outgoing, SendError, Target, Trust,
+    whole,
 };
 
 /// An HTTPS client that can resolve Services. Cheap to clone.

@@ -25,6 +25,7 @@
 mod connect;
 mod constraints;
 mod go;
+mod lru_cache;
 mod purpose;
 mod redirect;
 pub mod signatures;
@@ -52,6 +53,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 pub use connect::{Connector, TransportStream, dial};
+pub use lru_cache::LruCache;
 pub use purpose::ClientPurpose;
 pub use redirect::{RedirectingCall, clean_path};
 pub use trust::{AnyServerCertificate, ClientIdentity, Trust, check_certificates, check_key};
