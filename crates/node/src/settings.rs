@@ -83,6 +83,11 @@ impl NodeSettings {
         }
     }
 
+    /// Whether there are nodes that have an address together.
+    pub(crate) fn share_an_address(&self) -> bool {
+        self.n_nodes > 1 && !self.has_own_addresses
+    }
+
     fn address(&self, node: &str) -> IpAddr {
         const LAST: u32 = u32::from_be_bytes([127, 255, 255, 254]);
         if let Some(of_node) = &self.node_address {

@@ -92,7 +92,7 @@ pub(crate) fn node_object(settings: &NodeSettings, name: &str) -> Value {
 pub(super) fn annotations(settings: &NodeSettings, name: &str) -> Value {
     let mut annotations =
         value!({ "volumes.kubernetes.io/controller-managed-attach-detach": "true" });
-    if settings.n_nodes > 1 && !settings.has_own_addresses {
+    if settings.share_an_address() {
         let path = format!("/metrics/nodes/{name}/metrics/resource");
         annotations.set("metrics.k8s.io/resource-metrics-path", path);
     }

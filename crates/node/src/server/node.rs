@@ -6,34 +6,50 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use http::{HeaderValue, Response, header};
-use mizzen_sdk::Object;
+use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value, json, value};
 
 use super::measured;
 use super::serve::{Body, KubeletServer, text};
+use crate::agent::PodView;
 use crate::stats::MeasuredPods;
+use crate::streaming::is_stream;
 
 impl KubeletServer {
-    /// The node of a request: the one in the URI that the API server's proxy forwards, or the one
-    /// with the local address of the connection. Nodes may share an address and one listener.
-    pub(super) fn node(&self, forwarded_uri: Option<&HeaderValue>, local: Option<IpAddr>) -> Str {
-        let requested = forwarded_uri
-            .and_then(|uri| uri.to_str().ok()?.strip_prefix("/api/v1/nodes/"))
-            .and_then(|rest| rest.split('/').next())
-            .map(|id| match id.split(':').collect::<Vec<_>>()[..] {
-                [_, name, _] => name,
-                [name, ..] => name,
-                [] => "",
-            });
-        let local = local.map(|address| address.to_canonical().to_string());
-        let is_meant = |name: &Str| requested == Some(name.as_str());
-        let is_here = |name: &Str| Some(&*self.settings.host(name).address) == local.as_deref();
+    /// The node of a request: the one in the URI that the API server's proxy forwards, or that the
+    /// path names, or with the local address of the connection. Nodes may share that; then it is
+    /// the node of the pod in the path.
+    ///
+    /// Invariant: the request is authorized for this node, and answered of this node alone.
+    pub(super) async fn node(
+        &self,
+        forwarded_uri: Option<&HeaderValue>,
+        local: Option<IpAddr>,
+        path: &str,
+    ) -> Str {
         let settings = &self.settings;
-        settings
-            .names()
-            .find(is_meant)
-            .or_else(|| settings.names().find(is_here))
-            .unwrap_or_else(|| settings.name(0))
+        let named = forwarded_uri.and_then(forwarded_node);
+        let named = named.or_else(|| path.strip_prefix("/metrics/nodes/")?.split('/').next());
+        let is_named = |name: &Str| named == Some(name.as_str());
+        if let Some(name) = settings.names().find(is_named) {
+            return name;
+        }
+        if settings.share_an_address()
+            && let Some(key) = pod_key(path)
+            && let Some(view) = self.agent.pod(&key).await
+        {
+            return view.pod["spec"]["nodeName"].str().into();
+        }
+        let local = local.map(|address| address.to_canonical().to_string());
+        let is_here = |name: &Str| Some(&*settings.host(name).address) == local.as_deref();
+        let here = settings.names().find(is_here);
+        here.unwrap_or_else(|| settings.name(0))
+    }
+
+    /// A pod of a node.
+    pub(crate) async fn pod_of_node(&self, node: &str, key: &Key) -> Option<PodView> {
+        let view = self.agent.pod(key).await?;
+        (view.pod["spec"]["nodeName"].str() == node).then_some(view)
     }
 
     /// `/pods`: the pods with the agent's status.
@@ -120,6 +136,22 @@ impl KubeletServer {
         );
         typed(metrics, "text/plain; version=0.0.4; charset=utf-8")
     }
+}
+
+/// The node in a URI of the API server: `/api/v1/nodes/[SCHEME:]NAME[:PORT]/…`.
+fn forwarded_node(uri: &HeaderValue) -> Option<&str> {
+    let id = uri.to_str().ok()?.strip_prefix("/api/v1/nodes/")?;
+    match id.split('/').next()?.split(':').collect::<Vec<_>>()[..] {
+        [_, name, _] | [name, ..] => Some(name),
+        [] => None,
+    }
+}
+
+/// The pod of a path that is about one.
+fn pod_key(path: &str) -> Option<Key> {
+    let is_about_pod = is_stream(path) || path.starts_with("/containerLogs/");
+    let mut parts = path.split('/').skip(2);
+    is_about_pod.then_some(Key::new(parts.next()?, parts.next()?))
 }
 
 fn statuses(pod: &Object) -> impl Iterator<Item = &Value> {

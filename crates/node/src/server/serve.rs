@@ -126,7 +126,8 @@ impl KubeletServer {
         if *method == Method::GET && path == "/healthz" {
             return text(200, "ok");
         }
-        let node = self.node(request.headers().get("x-forwarded-uri"), local);
+        let forwarded_uri = request.headers().get("x-forwarded-uri");
+        let node = self.node(forwarded_uri, local, path).await;
         let authorized = match peer {
             ClientIdentity::Trusted => Ok(()),
             ClientIdentity::Anonymous => Err(HttpError(401, "Unauthorized".into())),
@@ -138,21 +139,24 @@ impl KubeletServer {
             return text(code, why);
         }
         if is_stream(path) {
-            return self.stream(request).await;
+            return self.stream(&node, request).await;
         }
         let segments: Vec<&str> = path.split('/').skip(1).collect();
         match (method, segments.as_slice()) {
             (&Method::GET, ["containerLogs", namespace, pod, container]) => {
                 let query = request.uri().query().unwrap_or_default();
-                let response = self.container_logs(namespace, pod, container, query).await;
+                let key = Key::new(*namespace, *pod);
+                let response = self.container_logs(&node, key, container, query).await;
                 response.unwrap_or_else(|HttpError(code, what)| text(code, what))
             }
             (&Method::GET, ["pods"] | ["pods", ""]) => self.pods(node).await,
             (&Method::GET, ["metrics"]) => self.metrics(node).await,
             (&Method::GET, ["metrics", "cadvisor"]) => self.cadvisor().await,
             (&Method::GET, ["metrics", "resource"]) => self.resource_metrics(&node).await,
-            (&Method::GET, ["metrics", "nodes", node, "metrics", "resource"]) => {
-                self.resource_metrics(node).await
+            (&Method::GET, ["metrics", "nodes", named, "metrics", "resource"])
+                if node.as_str() == *named =>
+            {
+                self.resource_metrics(&node).await
             }
             (&Method::GET, ["stats", "summary"]) => self.summary(node).await,
             (_, ["pods"] | ["stats", "summary"] | ["containerLogs", _, _, _]) => {
@@ -183,15 +187,14 @@ impl KubeletServer {
 
     async fn container_logs(
         &self,
-        namespace: &str,
-        name: &str,
+        node: &str,
+        key: Key,
         container: &str,
         query: &str,
     ) -> Result<Response<Body>, HttpError> {
-        let options = PodLogOptions::parse(query)?;
-        let key = Key::new(namespace, name);
+        let (options, name) = (PodLogOptions::parse(query)?, key.name());
         let missing = || HttpError(404, format!("pod {name:?} does not exist"));
-        let view = self.agent.pod(&key).await.ok_or_else(missing)?;
+        let view = self.pod_of_node(node, &key).await.ok_or_else(missing)?;
         if spec::container(&view.pod, container).is_null() {
             return Err(HttpError(
                 404,

@@ -127,8 +127,12 @@ struct StreamRequest {
 }
 
 impl KubeletServer {
-    /// Serves a request for a stream: 101 and a session, or an error.
-    pub(crate) async fn stream(&self, mut request: Request<Incoming>) -> Response<Body> {
+    /// Serves a request to a node for a stream: 101 and a session, or an error.
+    pub(crate) async fn stream(
+        &self,
+        node: &str,
+        mut request: Request<Incoming>,
+    ) -> Response<Body> {
         if !matches!(*request.method(), Method::GET | Method::POST) {
             return text(405, "405: Method Not Allowed");
         }
@@ -137,7 +141,8 @@ impl KubeletServer {
         let call = async |namespace: &str, name: &str| {
             let key = Key::new(namespace, name);
             let missing = || refuse(HttpError(404, "pod does not exist".into()));
-            let pod = self.agent.pod(&key).await.ok_or_else(missing)?.pod;
+            let view = self.pod_of_node(node, &key).await;
+            let pod = view.ok_or_else(missing)?.pod;
             let query = StreamQuery::parse(request.uri().query().unwrap_or_default());
             Ok(StreamRequest {
                 server: self.clone(),

@@ -428,6 +428,31 @@ async fn node_proxy_lists_pods() {
 }
 
 #[tokio::test]
+async fn node_proxy_reaches_pods_of_its_node_alone() {
+    let cluster = trusted().await;
+    run_pod(&cluster, "web", r#"mizzen.dev/logs: "hello""#, WEB).await;
+    until(&cluster, "web", "ready=True").await;
+    let (logs, exec) = (
+        "/containerLogs/default/web/web",
+        "/exec/default/web/web?command=ls&output=1",
+    );
+    let metrics = "/metrics/nodes/node-0/metrics/resource";
+    for (node, path, code, said) in [
+        (0, logs, 200, "hello\n"),
+        (1, logs, 404, "pod \"web\" does not exist"),
+        (0, exec, 400, "Upgrade request required"),
+        (1, exec, 404, "pod does not exist"),
+        (1, "/portForward/default/web", 404, "pod does not exist"),
+        (1, "/tunnel/default/web?port=80", 404, "pod does not exist"),
+        (1, metrics, 404, "404 page not found\n"),
+    ] {
+        let answer = proxied(&cluster, node, path).await;
+        assert_eq!(answer, (code, said.into()), "{node} {path}");
+    }
+    assert_eq!(proxied(&cluster, 0, metrics).await.0, 200);
+}
+
+#[tokio::test]
 async fn node_proxy_is_authorized_by_subresource() {
     let authority = Authority::new();
     let cluster = cluster(&authority, Some(authority.sign("jane"))).await;

@@ -104,6 +104,25 @@ async fn streams_need_the_api_server_certificate() {
 }
 
 #[tokio::test]
+async fn a_client_reaches_pods_of_the_node_that_it_may_use() {
+    let (cluster, authority) = start().await;
+    let role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: one}, \
+                rules: [{apiGroups: [''], resources: [nodes/proxy], resourceNames: [node-1], verbs: [create]}]}";
+    let binding = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: jane}, \
+                   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: one}, \
+                   subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}";
+    cluster.create(role).await;
+    cluster.create(binding).await;
+    let mut stream = dial(&cluster, Some(authority.sign("jane"))).await;
+    for (named, code) in [("node-0", 403), ("node-1", 404), ("none", 403)] {
+        let headers = format!("{SPDY}X-Forwarded-Uri: /api/v1/nodes/{named}/proxy/x\r\n");
+        let exec = "/exec/default/web/web?command=true&output=1";
+        let (found, _, body) = ask(&mut stream, exec, &headers).await;
+        assert_eq!(found, code, "{named}: {body}");
+    }
+}
+
+#[tokio::test]
 async fn invalid_stream_request_fails_before_the_upgrade() {
     let (cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
