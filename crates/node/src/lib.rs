@@ -83,7 +83,7 @@ pub use nodes::{NodeAddress, parse_capacity};
 pub use provisioner::PROVISIONER;
 use runtime::{ContainerRuntime, Simulated};
 use server::is_loopback_v4;
-pub use server::{ServeError, Serving, client_authority};
+pub use server::{ReviewConfig, ServeError, Serving, client_authority};
 use services::ServiceLinks;
 use settings::{NodeSettings, unrepeated};
 use shutdown::ShutdownConfig;
@@ -134,6 +134,8 @@ pub struct Options {
     pub clock: Clock,
     /// The server of the kubelet endpoints; `None` to serve nothing.
     pub serving: Option<Serving>,
+    /// How long what the API server says of tokens and permissions is used.
+    pub reviews: ReviewConfig,
     /// Informers that are shared with the process. The nodes' own ones watch only their pods and
     /// nodes.
     pub informers: Option<Factory>,
@@ -162,6 +164,7 @@ impl Options {
             static_pods: None,
             clock: wall_clock(),
             serving: None,
+            reviews: ReviewConfig::default(),
             informers: None,
             metrics: Registry::default(),
         }
@@ -317,6 +320,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         node_address,
         runtime,
         clock,
+        reviews,
         ..
     } = options;
     let services = match shared {
@@ -349,6 +353,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         has_own_addresses: is_loopback_v4(address) && serving.is_none_or(Serving::spans_loopback),
         scheme,
         port: serving.map_or(0, Serving::port),
+        reviews,
         runtime,
         timeline: MomentTimeline::new(clock),
         prefix,

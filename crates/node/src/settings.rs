@@ -20,6 +20,7 @@ use crate::moment::Moment;
 use crate::nodes::NodeAddress;
 use crate::pod::inputs::{Inputs, NodeContext};
 use crate::runtime::ContainerRuntime;
+use crate::server::ReviewConfig;
 use crate::services::ServiceLinks;
 use crate::shutdown::{self, ShutdownConfig};
 use crate::stats::{MeasuredPods, NodeStats, StatsProvider};
@@ -60,6 +61,8 @@ pub(crate) struct NodeSettings {
     pub scheme: Str,
     /// The port of the kubelet endpoints; 0 if they are not served.
     pub port: u16,
+    /// How long what the API server says of users is used.
+    pub reviews: ReviewConfig,
     pub events: Broadcaster,
     /// The environment variables of Services.
     pub services: ServiceLinks,

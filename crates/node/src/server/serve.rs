@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use super::container_logs::{ContainerInstance, HttpError, LogPrinter, PodLogOptions};
 use super::log_file::LogFile;
 use super::measured;
+use super::reviews::Reviews;
 use super::tls::{ClientIdentity, Serving};
 use crate::agent::{AgentHandle, PodView};
 use crate::moment::Moment;
@@ -55,6 +56,8 @@ pub(crate) struct KubeletServer {
     pub agent: AgentHandle,
     /// Starts sessions on upgraded connections.
     pub sessions: SessionStarter,
+    /// What the API server has said about users.
+    pub reviews: Arc<Reviews>,
 }
 
 /// Serves until the future is dropped.
@@ -63,11 +66,13 @@ pub(crate) async fn serve(serving: Serving, settings: Arc<NodeSettings>, agent: 
         TlsAcceptor::from(serving.tls),
         Arc::new(Semaphore::new(MOST_CONNECTIONS)),
     );
+    let reviews = Arc::new(Reviews::new(settings.reviews));
     let sessions = Sessions::default();
     let server = KubeletServer {
         settings,
         agent,
         sessions: sessions.starter(),
+        reviews,
     };
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -128,11 +133,16 @@ impl KubeletServer {
         }
         let forwarded_uri = request.headers().get("x-forwarded-uri");
         let node = self.node(forwarded_uri, local, path).await;
+        // Kubernetes: a certificate counts before a token.
         let authorized = match peer {
             ClientIdentity::Trusted => Ok(()),
-            ClientIdentity::Anonymous => Err(HttpError(401, "Unauthorized".into())),
-            ClientIdentity::User { name, groups } => {
-                self.authorize((name, groups), &node, method, path).await
+            ClientIdentity::User(user) => self.authorize(user, &node, method, path).await,
+            ClientIdentity::Anonymous => {
+                let token = request.headers().get(header::AUTHORIZATION);
+                match self.user_of_token(token, &node).await {
+                    Some(user) => self.authorize(&user, &node, method, path).await,
+                    None => Err(HttpError(401, "Unauthorized".into())),
+                }
             }
         };
         if let Err(HttpError(code, why)) = authorized {

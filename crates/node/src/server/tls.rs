@@ -10,6 +10,7 @@ use mizzen_sdk::Key;
 use mizzen_sdk::clock::Clock;
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::resource::CONFIG_MAPS;
+use mizzen_value::Value;
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -20,6 +21,8 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::authenticate::ClientUser;
 
 /// The client certificate name of the API server.
 const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
@@ -137,13 +140,12 @@ pub async fn client_authority(client: &Client) -> Result<String, kube::Error> {
     Ok(published["data"]["client-ca-file"].str().into())
 }
 
-/// The identity of a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the certificate of a client says about it.
+#[derive(Debug)]
 pub(super) enum ClientIdentity {
     /// No client certificate.
     Anonymous,
-    /// A user whose requests must be authorized.
-    User { name: String, groups: Vec<String> },
+    User(ClientUser),
     /// The API server, or a member of system:masters.
     Trusted,
 }
@@ -162,16 +164,18 @@ impl ClientIdentity {
             .iter_common_name()
             .find_map(|name| name.as_str().ok())
             .unwrap_or_default();
-        let groups: Vec<String> = subject
+        let groups: Vec<Value> = subject
             .iter_organization()
-            .filter_map(|group| Some(group.as_str().ok()?.to_owned()))
+            .filter_map(|group| Some(group.as_str().ok()?.into()))
             .collect();
-        match name == KUBELET_CLIENT || groups.iter().any(|group| group == MASTERS) {
+        match name == KUBELET_CLIENT || groups.iter().any(|group| group.str() == MASTERS) {
             true => ClientIdentity::Trusted,
-            false => ClientIdentity::User {
+            false => ClientIdentity::User(ClientUser {
                 name: name.into(),
+                uid: String::new(),
                 groups,
-            },
+                extra: Value::Null,
+            }),
         }
     }
 }

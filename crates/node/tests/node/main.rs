@@ -1,5 +1,6 @@
 //! Nodes against a real server in the same process, on paused time; real containers on real time.
 
+mod authentication;
 mod clock;
 #[path = "../../../cri/tests/cri/containerd.rs"]
 mod containerd;

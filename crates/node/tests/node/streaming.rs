@@ -28,7 +28,10 @@ async fn start() -> (Cluster, Authority) {
     (cluster, authority)
 }
 
-async fn dial(cluster: &Cluster, identity: Option<ClientIdentity>) -> TlsStream<TcpStream> {
+pub(crate) async fn dial(
+    cluster: &Cluster,
+    identity: Option<ClientIdentity>,
+) -> TlsStream<TcpStream> {
     let node = cluster.object(&NODES, "node-0").await;
     let port =
         u16::try_from(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int()).unwrap();
@@ -57,13 +60,24 @@ async fn dial(cluster: &Cluster, identity: Option<ClientIdentity>) -> TlsStream<
         .unwrap()
 }
 
-/// Sends a request and reads the head of the response, and the body if there is one.
+/// Sends a POST and reads the head of the response, and the body if there is one.
 async fn ask(
     stream: &mut TlsStream<TcpStream>,
     path: &str,
     headers: &str,
 ) -> (u16, String, String) {
-    let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n{headers}\r\n");
+    call(stream, "POST", path, headers).await
+}
+
+/// Sends a request and reads the head of the response, and the body if there is one.
+pub(crate) async fn call(
+    stream: &mut TlsStream<TcpStream>,
+    method: &str,
+    path: &str,
+    headers: &str,
+) -> (u16, String, String) {
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
