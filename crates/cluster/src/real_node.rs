@@ -1,6 +1,7 @@
 //! The node with real containers in the process of the API server: this machine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use mizzen_apiserver::{Server, User};
@@ -34,6 +35,8 @@ pub(crate) struct RealNode {
     pub pressure: NodePressure,
     /// How it ends its pods before this machine shuts down.
     pub shutdown: ShutdownConfig,
+    /// How long its connections of exec, attach and port-forward may be idle.
+    pub streaming_idle_timeout: Duration,
 }
 
 /// Starts the node as a candidate of its lease. The server calls it with a client certificate of `authority`; it shares
@@ -71,6 +74,7 @@ fn run(real_node: RealNode, server: Server, authority: String, informers: Factor
         let pressure = real_node.pressure.clone();
         let address = real_node.address;
         let shutdown = real_node.shutdown.clone();
+        let streaming_idle_timeout = real_node.streaming_idle_timeout;
         let (server, informers) = (server.clone(), ScopedInformers(informers.scoped()));
         Box::pin(async move {
             let name = cri_options.node.clone();
@@ -85,6 +89,7 @@ fn run(real_node: RealNode, server: Server, authority: String, informers: Factor
             options.node_address = Some(address);
             pressure.apply(&mut options);
             options.shutdown = shutdown;
+            options.streaming_idle_timeout = streaming_idle_timeout;
             let serving =
                 node::Serving::bind(address.listen(), &authority, options.clock.clone()).await;
             options.serving = Some(serving.map_err(|error| error.to_string())?);

@@ -1,6 +1,7 @@
 //! The simulated nodes in the process of the API server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use mizzen_apiserver::{Server, User};
@@ -24,6 +25,8 @@ pub(crate) struct SimulatedNodes {
     pub n: usize,
     /// The capacity of each.
     pub capacity: Value,
+    /// How long their connections of exec, attach and port-forward may be idle.
+    pub streaming_idle_timeout: Duration,
 }
 
 impl SimulatedNodes {
@@ -63,6 +66,7 @@ impl SimulatedNodes {
             options.client_of = Arc::new(move |name| client(&api_server, User::node(name)));
             options.prefix = PREFIX.into();
             options.capacity = self.capacity.clone();
+            options.streaming_idle_timeout = self.streaming_idle_timeout;
             let informers = ScopedInformers(informers.scoped());
             Box::pin(async move {
                 options.informers = Some(informers.0.clone());

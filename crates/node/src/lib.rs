@@ -89,6 +89,7 @@ use settings::{NodeSettings, unrepeated};
 use shutdown::ShutdownConfig;
 pub use static_pods::{CompletePod, StaticPodSource};
 use stats::StatsProvider;
+pub use streaming::STREAMING_IDLE_TIMEOUT;
 use timeline::MomentTimeline;
 
 /// How long pods wait for Services at the start; after that, containers start without their
@@ -136,6 +137,8 @@ pub struct Options {
     pub serving: Option<Serving>,
     /// How long what the API server says of tokens and permissions is used.
     pub reviews: ReviewConfig,
+    /// How long a connection of exec, attach or port-forward may be idle; zero for ever.
+    pub streaming_idle_timeout: Duration,
     /// Informers that are shared with the process. The nodes' own ones watch only their pods and
     /// nodes.
     pub informers: Option<Factory>,
@@ -165,6 +168,7 @@ impl Options {
             clock: wall_clock(),
             serving: None,
             reviews: ReviewConfig::default(),
+            streaming_idle_timeout: STREAMING_IDLE_TIMEOUT,
             informers: None,
             metrics: Registry::default(),
         }
@@ -321,6 +325,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         runtime,
         clock,
         reviews,
+        streaming_idle_timeout,
         ..
     } = options;
     let services = match shared {
@@ -354,6 +359,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         scheme,
         port: serving.map_or(0, Serving::port),
         reviews,
+        streaming_idle_timeout,
         runtime,
         timeline: MomentTimeline::new(clock),
         prefix,

@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -63,6 +64,8 @@ pub(crate) struct NodeSettings {
     pub port: u16,
     /// How long what the API server says of users is used.
     pub reviews: ReviewConfig,
+    /// How long a connection of exec, attach or port-forward may be idle; zero for ever.
+    pub streaming_idle_timeout: Duration,
     pub events: Broadcaster,
     /// The environment variables of Services.
     pub services: ServiceLinks,

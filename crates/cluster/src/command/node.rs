@@ -98,6 +98,7 @@ impl NodeCommand {
                 }
             };
             options.address = self.address;
+            options.streaming_idle_timeout = self.runtime.streaming_connection_idle_timeout;
             options.metrics = status.metrics().clone();
             let lease = ComponentLease::for_nodes(&options.prefix);
             lead::lead(client.clone(), Some(lease), &status, async {

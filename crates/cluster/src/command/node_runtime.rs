@@ -69,6 +69,9 @@ pub(crate) struct NodeRuntimeArgs {
     /// Let pods with real containers set these sysctls besides the safe ones; a * at the end stands for any rest
     #[arg(long, value_name = "SYSCTL,…", value_delimiter = ',', value_parser = sysctl)]
     allowed_unsafe_sysctls: Vec<String>,
+    /// Close a connection of exec, attach or port-forward to a node after it was idle for this long; 0s for never
+    #[arg(long, value_name = "DURATION", default_value = "4h", value_parser = duration)]
+    pub(super) streaming_connection_idle_timeout: Duration,
     #[command(flatten)]
     housekeeping: HousekeepingArgs,
     #[command(flatten)]

@@ -128,6 +128,7 @@ fn check_runtime(runtime: &NodeRuntimeArgs) -> Result<Option<Box<RealNode>>, UpE
         static_pods: runtime.static_pods(),
         pressure: runtime.pressure()?,
         shutdown: runtime.shutdown()?,
+        streaming_idle_timeout: runtime.streaming_connection_idle_timeout,
     })))
 }
 
@@ -208,6 +209,7 @@ impl Up {
         let nodes = SimulatedNodes {
             n: self.n_simulated() as usize,
             capacity: self.node_capacity,
+            streaming_idle_timeout: self.runtime.streaming_connection_idle_timeout,
         };
         let ranges = self
             .cluster_cidr

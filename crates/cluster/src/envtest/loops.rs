@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mizzen_node::STREAMING_IDLE_TIMEOUT;
+
 use crate::command::{capacity, default_pod_range, parse_controller};
 use crate::compose::{ControlPlane, EnabledControllers};
 use crate::simulated_nodes::SimulatedNodes;
@@ -73,6 +75,7 @@ impl Loops {
             nodes: SimulatedNodes {
                 n: self.n_nodes as usize,
                 capacity: capacity("").expect("the default capacity is valid"),
+                streaming_idle_timeout: STREAMING_IDLE_TIMEOUT,
             },
             real_node: None,
             pod_ranges: vec![default_pod_range(self.n_nodes)],

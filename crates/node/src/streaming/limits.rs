@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+/// The default idle timeout, that of the kubelet.
+pub const STREAMING_IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3_600);
+
 /// The limits of one connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamLimits {
-    /// The idle timeout. Kubernetes: `streamingConnectionIdleTimeout` of the kubelet.
+    /// The idle timeout; zero for none. Kubernetes: `streamingConnectionIdleTimeout` of the kubelet.
     pub idle: Duration,
     /// The time limit for a client to open all its streams. Kubernetes: the kubelet's.
     pub creation: Duration,
@@ -23,7 +26,7 @@ pub(super) struct StreamLimits {
 impl Default for StreamLimits {
     fn default() -> StreamLimits {
         StreamLimits {
-            idle: Duration::from_secs(4 * 3_600),
+            idle: STREAMING_IDLE_TIMEOUT,
             creation: Duration::from_secs(30),
             streams: 256,
             control_frame: 64 * 1024,
@@ -53,6 +56,9 @@ impl Activity {
 
     /// Waits until the connection has been idle for too long.
     pub(super) async fn expired(&self) {
+        if self.idle.is_zero() {
+            return std::future::pending().await;
+        }
         loop {
             let due = *self.last.lock() + self.idle;
             if due <= Instant::now() {
@@ -60,5 +66,24 @@ impl Activity {
             }
             sleep_until(due).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_expires_after_its_idle_time_or_never() {
+        let (activity, began) = (Activity::new(Duration::from_secs(60)), Instant::now());
+        tokio::time::advance(Duration::from_secs(30)).await;
+        activity.touch();
+        activity.expired().await;
+        assert_eq!(began.elapsed(), Duration::from_secs(90));
+        let endless = Activity::new(Duration::ZERO);
+        let waited = timeout(10 * STREAMING_IDLE_TIMEOUT, endless.expired()).await;
+        assert!(waited.is_err());
     }
 }

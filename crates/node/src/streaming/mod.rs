@@ -22,5 +22,6 @@ mod spdy;
 mod stream;
 mod websocket;
 
+pub use limits::STREAMING_IDLE_TIMEOUT;
 pub(crate) use serve::{SessionStarter, Sessions, is_stream};
 pub(crate) use spdy::client as spdy_client;

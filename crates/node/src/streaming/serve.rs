@@ -195,7 +195,7 @@ impl StreamRequest {
         let process = self.process(kind, container).await.map_err(refuse)?;
         let names = COMMAND_PROTOCOLS.map(|(name, ..)| name);
         let (response, transport) = self.negotiate(&remote_command::PROTOCOLS, &names)?;
-        let limits = StreamLimits::default();
+        let limits = self.limits();
         self.start(move |io| async move {
             match transport {
                 StreamTransport::Spdy(protocol) => {
@@ -223,6 +223,13 @@ impl StreamRequest {
             }
         })
         .map(|()| response)
+    }
+
+    fn limits(&self) -> StreamLimits {
+        StreamLimits {
+            idle: self.server.settings.streaming_idle_timeout,
+            ..StreamLimits::default()
+        }
     }
 
     /// The process of an exec or attach.
@@ -310,7 +317,7 @@ impl StreamRequest {
             StreamTransport::WebSocket(1..) => port_forward::ports(&self.query).map_err(refuse)?,
             _ => Vec::new(),
         };
-        let (pod, limits) = (Arc::new(self.forwarded()), StreamLimits::default());
+        let (pod, limits) = (Arc::new(self.forwarded()), self.limits());
         self.start(move |io| async move {
             let serve = async |opened| {
                 port_forward::serve_streams(opened, pod.clone(), limits.creation).await
