@@ -20,6 +20,7 @@
 //! | `status` | the pod status that a kubelet writes |
 //! | [`stats`] | the measured figures of a node and its pods |
 //! | `services` | the environment variables of Services |
+//! | `configuration` | the KubeletConfiguration of a node |
 //! | `admit` | pod admission on the node |
 //! | `static_pods` | pods from files, and their mirror pods |
 //! | `agent` | the sync loop for the pods of all nodes |
@@ -36,6 +37,7 @@
 mod address;
 mod admit;
 mod agent;
+mod configuration;
 pub mod cri;
 pub mod eviction;
 mod moment;
@@ -76,6 +78,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use agent::{Agent, AgentHandle};
+use configuration::kubelet_configuration;
 use cri::CriRuntime;
 use eviction::EvictionConfig;
 pub use moment::Moment;
@@ -191,7 +194,7 @@ impl Options {
 /// Registers nodes and runs their pods until the future is dropped.
 pub async fn run(mut options: Options) {
     let (serving, shared) = (options.serving.take(), options.informers.take());
-    let static_pods = options.static_pods.take();
+    let static_pods = options.static_pods.clone();
     let (metrics, clock) = (options.metrics.clone(), options.clock.clone());
     let settings = Arc::new(settings(options, serving.as_ref(), shared.as_ref()));
     let (pods, followed) = match &shared {
@@ -309,6 +312,7 @@ fn enqueue(informer: &Informer<Object>, name: &str) -> Queue<Key> {
 }
 
 fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory>) -> NodeSettings {
+    let configuration = kubelet_configuration(&options, serving);
     let Options {
         client,
         client_of,
@@ -358,6 +362,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         has_own_addresses: is_loopback_v4(address) && serving.is_none_or(Serving::spans_loopback),
         scheme,
         port: serving.map_or(0, Serving::port),
+        configuration,
         reviews,
         streaming_idle_timeout,
         runtime,

@@ -62,6 +62,8 @@ pub(crate) struct NodeSettings {
     pub scheme: Str,
     /// The port of the kubelet endpoints; 0 if they are not served.
     pub port: u16,
+    /// The KubeletConfiguration of the nodes, for `/configz`.
+    pub configuration: Value,
     /// How long what the API server says of users is used.
     pub reviews: ReviewConfig,
     /// How long a connection of exec, attach or port-forward may be idle; zero for ever.

@@ -42,6 +42,16 @@ pub(super) enum CgroupDriver {
     Systemd,
 }
 
+impl CgroupDriver {
+    /// The name in a KubeletConfiguration.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            CgroupDriver::Cgroupfs => "cgroupfs",
+            CgroupDriver::Systemd => "systemd",
+        }
+    }
+}
+
 /// Where cgroups are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Hierarchy {
@@ -63,6 +73,10 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
+    pub(super) fn driver(&self) -> CgroupDriver {
+        self.driver
+    }
+
     /// The cgroups of this machine, of which `kubepods` is made. If they cannot be written, a
     /// warning says so, and pods have none.
     pub(super) fn detect(driver: CgroupDriver) -> Cgroups {

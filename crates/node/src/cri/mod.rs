@@ -86,20 +86,23 @@ use mizzen_cri::messages::{
 use mizzen_sdk::Key;
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
-use mizzen_value::quantity::Quantity;
-use mizzen_value::{Str, Value};
+use mizzen_sdk::metrics::Families;
+use mizzen_value::quantity::{Quantity, QuantityFormat};
+use mizzen_value::{Str, Value, value};
 use parking_lot::Mutex;
 pub use preflight::Unprepared;
 pub use purge::{NodeTraces, PurgeError};
 use tokio::sync::Semaphore;
 
+use crate::configuration::duration;
 use crate::moment::Moment;
 use crate::pod::env_file::VolumeText;
 use crate::pod::inputs::VolumeContents;
 use crate::runtime::{
     Attach, Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerRuntime,
     ContainerUsage, Exec, FoundContainer, ImageRequest, ImageState, LogLine, MachineInfo,
-    PodConnection, ResizeProgress, RuntimeFeatures, SandboxState, Stdio, Unacceptable, Wake,
+    PodConnection, ProbeType, ResizeProgress, RuntimeFeatures, SandboxState, Stdio, Unacceptable,
+    Wake,
 };
 use crate::stats::StatsProvider;
 use cgroup::{CgroupDriver, Cgroups};
@@ -108,6 +111,7 @@ use container::{ContainerCell, CriContainer};
 use image::{Pull, PullUser};
 use image_gc::ImageRecords;
 use image_volume::ImageMounter;
+use prober::ProbeCounts;
 use resize::LatestResize;
 use resources::MachineResources;
 use sandbox::{Sandbox, SandboxPhase};
@@ -192,6 +196,8 @@ struct PodRecord {
     events: Vec<Note>,
     resize: Arc<LatestResize>,
     volumes: Arc<Mutex<VolumeState>>,
+    /// The results of probes, by container.
+    probe_counts: HashMap<(Str, ProbeType), ProbeCounts>,
 }
 
 impl PodRecord {
@@ -205,6 +211,7 @@ impl PodRecord {
             events: Vec::new(),
             resize: Arc::default(),
             volumes: Arc::default(),
+            probe_counts: HashMap::new(),
         }
     }
 
@@ -325,6 +332,45 @@ impl CriNode {
         made
     }
 
+    /// The fields of KubeletConfiguration that say how this runtime is used.
+    fn configuration(&self) -> Value {
+        let (
+            Housekeeping {
+                image_gc,
+                container_log,
+                max_parallel_image_pulls,
+                ..
+            },
+            driver,
+        ) = (&self.housekeeping, self.cgroups.driver());
+        let max_size = match container_log.max_size {
+            Some(bytes) => Quantity::from_int(bytes as i64, QuantityFormat::Binary).to_string(),
+            None => "-1".into(),
+        };
+        let sysctls = self.unsafe_sysctls.iter();
+        let mut configuration = value!({
+            "containerRuntimeEndpoint": (self.client.endpoint()),
+            "podLogsDir": (self.paths.logs.display().to_string()),
+            "containerLogMaxSize": max_size,
+            "containerLogMaxFiles": (container_log.max_files as i64),
+            "containerLogMonitorInterval": (duration(container_log.interval)),
+            "imageGCHighThresholdPercent": (image_gc.high_threshold_percent as i64),
+            "imageGCLowThresholdPercent": (image_gc.low_threshold_percent as i64),
+            "imageMinimumGCAge": (duration(image_gc.min_age)),
+            "imageMaximumGCAge": (duration(image_gc.max_age)),
+            "serializeImagePulls": (*max_parallel_image_pulls == 1),
+            "maxParallelImagePulls": (*max_parallel_image_pulls as i64),
+            "allowedUnsafeSysctls": (sysctls.map(|name| Value::from(name.as_str())).collect::<Vec<_>>()),
+            "cgroupsPerQOS": true,
+            "cgroupDriver": (driver.name()),
+            "cpuCFSQuota": true,
+        });
+        if let Some(resolver) = &self.resolver {
+            configuration.set("resolvConf", resolver.display().to_string());
+        }
+        configuration
+    }
+
     /// The container ID in a status.
     fn full_id(&self, id: &str) -> Str {
         format!("{}://{id}", self.client.version().runtime_name).into()
@@ -385,6 +431,14 @@ impl ContainerRuntime for CriRuntime {
         let memory = Quantity::parse_or_zero(allocatable["memory"].str()).value();
         self.0.allocatable_memory.store(memory, Ordering::Relaxed);
         self.0.cgroups.limit_all_pods(before_eviction);
+    }
+
+    fn configuration(&self) -> Value {
+        self.0.configuration()
+    }
+
+    fn collect_probes(&self, families: &mut Families) {
+        self.0.collect_probes(families);
     }
 
     fn stats(&self) -> Option<Arc<dyn StatsProvider>> {

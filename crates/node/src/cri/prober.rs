@@ -10,6 +10,7 @@ use http::uri::PathAndQuery;
 use mizzen_cri::Code;
 use mizzen_cri::messages::ExecSyncRequest;
 use mizzen_sdk::event::Note;
+use mizzen_sdk::metrics::{DEFAULT_BOUNDS, Families, Histogram};
 use mizzen_value::Value;
 use mizzen_value::time::duration_text;
 use parking_lot::Mutex;
@@ -48,6 +49,24 @@ struct ProbeRun {
 impl ProbeRuns {
     fn of(&self, probe: ProbeType) -> &Mutex<Option<ProbeRun>> {
         &self.0[probe as usize]
+    }
+}
+
+/// The results of a probe of a container, whichever instance.
+pub(super) struct ProbeCounts {
+    n_successful: u64,
+    n_failed: u64,
+    /// How long those that succeeded took, in seconds.
+    durations: Histogram,
+}
+
+impl Default for ProbeCounts {
+    fn default() -> ProbeCounts {
+        ProbeCounts {
+            n_successful: 0,
+            n_failed: 0,
+            durations: Histogram::new(&DEFAULT_BOUNDS),
+        }
     }
 }
 
@@ -97,7 +116,9 @@ impl CriNode {
         };
         let cell = cell.clone();
         tokio::spawn(async move {
+            let began = Instant::now();
             let outcome = self.run_probe_with_retries(&target).await;
+            self.count_probe(&cell, probe, &outcome, began.elapsed());
             let result = ProbeResult {
                 good: outcome.is_ok(),
                 is_unknown: matches!(outcome, Err(ProbeError::Unknown(_))),
@@ -130,6 +151,65 @@ impl CriNode {
             self.wake_pod(&cell.uid);
         });
         None
+    }
+
+    /// Kubernetes: an outcome that is unknown is not counted (pkg/kubelet/prober/worker.go).
+    fn count_probe(
+        &self,
+        cell: &ContainerCell,
+        probe: ProbeType,
+        outcome: &ProbeOutcome,
+        took: Duration,
+    ) {
+        let mut pods = self.pods.lock();
+        let Some(record) = pods.get_mut(&cell.uid) else {
+            return;
+        };
+        let counts = record.probe_counts.entry((cell.name.clone(), probe));
+        let counts = counts.or_default();
+        match outcome {
+            Ok(_) => {
+                counts.n_successful += 1;
+                counts.durations.observe(took.as_secs_f64());
+            }
+            Err(ProbeError::Failed(_)) => counts.n_failed += 1,
+            Err(ProbeError::Unknown(_)) => {}
+        }
+    }
+
+    /// Adds the results of probes to a scrape. Kubernetes: pkg/kubelet/prober/prober_manager.go.
+    pub(super) fn collect_probes(&self, families: &mut Families) {
+        for (uid, record) in &*self.pods.lock() {
+            for ((container, probe), counts) in &record.probe_counts {
+                let probe = format!("{probe:?}");
+                let labels = [
+                    ("probe_type", probe.as_str()),
+                    ("container", container),
+                    ("pod", record.key.name()),
+                    ("namespace", record.key.namespace()),
+                ];
+                for (result, n) in [
+                    ("successful", counts.n_successful),
+                    ("failed", counts.n_failed),
+                ] {
+                    let total = families.counter(
+                        "prober_probe_total",
+                        "[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.",
+                    );
+                    if n > 0 {
+                        let more = [("result", result), ("pod_uid", uid)];
+                        total.add(&[&labels[..], &more].concat(), n);
+                    }
+                }
+                if !counts.durations.is_empty() {
+                    let durations = families.histogram(
+                        "prober_probe_duration_seconds",
+                        "[ALPHA] Duration in seconds for a probe response.",
+                    );
+                    durations.add_histogram(&labels, &counts.durations);
+                }
+            }
+        }
     }
 
     /// Kubernetes: what could not be probed is tried again at once (pkg/kubelet/prober/prober.go).

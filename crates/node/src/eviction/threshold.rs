@@ -3,6 +3,7 @@
 //! Kubernetes: pkg/kubelet/eviction/helpers.go and pkg/kubelet/eviction/api.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use mizzen_value::quantity::{Quantity, QuantityFormat};
@@ -72,6 +73,18 @@ impl Signal {
         })
     }
 
+    /// Whether flags can set a threshold for it.
+    pub(crate) fn is_configurable(self) -> bool {
+        CONFIGURABLE.iter().any(|(_, known)| *known == self)
+    }
+
+    /// The name, as flags and messages have it.
+    pub(crate) fn name(self) -> &'static str {
+        let mut known = CONFIGURABLE.iter();
+        let found = known.find(|(_, known)| *known == self);
+        found.map_or("allocatableMemory.available", |(name, _)| name)
+    }
+
     /// The condition of the node.
     pub(crate) fn pressure(self) -> NodePressure {
         match self {
@@ -129,6 +142,19 @@ impl ThresholdValue {
             ThresholdValue::Percentage(part) => {
                 let amount = capacity as f64 * f64::from(part);
                 Quantity::from_int(amount as i64, QuantityFormat::Binary)
+            }
+        }
+    }
+}
+
+impl fmt::Display for ThresholdValue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThresholdValue::Quantity(quantity) => write!(formatter, "{quantity}"),
+            ThresholdValue::Percentage(part) => {
+                // Without what the binary fraction adds.
+                let percent = (f64::from(*part) * 1e6).round() / 1e4;
+                write!(formatter, "{percent}%")
             }
         }
     }
@@ -265,7 +291,7 @@ pub fn parse_thresholds(
     for mut threshold in statements(soft, '<')? {
         let period = periods.get(&threshold.signal).copied();
         threshold.grace_period = period.filter(|period| !period.is_zero()).ok_or_else(|| {
-            let name = name_of(threshold.signal);
+            let name = threshold.signal.name();
             format!("the soft eviction threshold {name} needs a grace period")
         })?;
         thresholds.push(threshold);
@@ -286,12 +312,6 @@ pub fn parse_thresholds(
         .collect();
     thresholds.extend(allocatable);
     Ok(thresholds)
-}
-
-fn name_of(signal: Signal) -> &'static str {
-    let mut known = CONFIGURABLE.iter();
-    let found = known.find(|(_, known)| *known == signal);
-    found.map_or("allocatableMemory.available", |(name, _)| name)
 }
 
 fn statements(text: &str, separator: char) -> Result<Vec<Threshold>, String> {

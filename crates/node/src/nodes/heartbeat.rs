@@ -28,10 +28,10 @@ use crate::moment::{Moment, to_rfc3339};
 use crate::settings::NodeSettings;
 
 /// Kubernetes: the duration of a lease, and its renew interval (pkg/kubelet/kubelet.go).
-const LEASE_DURATION: Duration = Duration::from_secs(40);
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(40);
 const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// Kubernetes: how often the status of a node is written if nothing changes.
-const STATUS_INTERVAL: Duration = Duration::from_secs(300);
+pub(crate) const STATUS_INTERVAL: Duration = Duration::from_secs(300);
 /// How often the health of a container runtime is looked at, which costs no call.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of steps over which the nodes are spread.

@@ -8,6 +8,6 @@ mod object;
 
 pub use capacity::parse_capacity;
 pub(crate) use capacity::{allocatable, default_capacity};
-pub(crate) use heartbeat::run_heartbeats;
+pub(crate) use heartbeat::{LEASE_DURATION, STATUS_INTERVAL, run_heartbeats};
 pub use node_address::NodeAddress;
 pub(crate) use object::node_object;

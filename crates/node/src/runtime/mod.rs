@@ -31,6 +31,7 @@ use futures_util::future::BoxFuture;
 use mizzen_sdk::Key;
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
+use mizzen_sdk::metrics::Families;
 use mizzen_value::{Str, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -132,6 +133,14 @@ pub trait ContainerRuntime: Send + Sync {
     /// Sets what is allocatable to the pods of the node, and what they may use together before they
     /// are evicted.
     fn set_allocatable(&self, _allocatable: &Value, _before_eviction: &Value) {}
+
+    /// The fields of a KubeletConfiguration that the runtime decides.
+    fn configuration(&self) -> Value {
+        Value::object()
+    }
+
+    /// Adds the results of probes to a scrape.
+    fn collect_probes(&self, _families: &mut Families) {}
 
     /// What measures the node and its pods; `None` if nothing can be measured.
     fn stats(&self) -> Option<Arc<dyn StatsProvider>> {
@@ -573,7 +582,7 @@ pub struct Termination {
 }
 
 /// The type of a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProbeType {
     /// `startupProbe`.
     Startup,

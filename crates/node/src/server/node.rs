@@ -1,4 +1,4 @@
-//! `/pods`, `/metrics` and `/stats/summary` of a kubelet.
+//! `/pods`, `/runningpods/`, `/metrics`, `/stats/summary` and `/configz` of a kubelet.
 //!
 //! Figures that a simulation does not have are left out.
 
@@ -65,9 +65,18 @@ impl KubeletServer {
                 pod
             })
             .collect();
-        let list =
-            value!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": (items) });
-        document(&list)
+        pod_list(items)
+    }
+
+    /// `/runningpods/`: the pods of which containers run, with what their runtime knows of them.
+    pub(super) async fn running_pods(&self, node: Str) -> Response<Body> {
+        let pods = self.agent.pods_of_node(node).await;
+        pod_list(pods.iter().filter_map(running_pod).collect())
+    }
+
+    /// `/configz`.
+    pub(super) fn configz(&self) -> Response<Body> {
+        document(&value!({ "kubeletconfig": (self.settings.configuration.clone()) }))
     }
 
     /// `/stats/summary`: what is measured; on a simulated node the running pods and containers, and
@@ -152,6 +161,29 @@ fn pod_key(path: &str) -> Option<Key> {
     let is_about_pod = is_stream(path) || path.starts_with("/containerLogs/");
     let mut parts = path.split('/').skip(2);
     is_about_pod.then_some(Key::new(parts.next()?, parts.next()?))
+}
+
+/// A pod and its containers that run; `None` if none runs.
+fn running_pod(pod: &Object) -> Option<Value> {
+    let running = statuses(pod).filter(|status| !status["state"]["running"].is_null());
+    let containers: Vec<Value> = running
+        .map(|status| {
+            value!({
+                "name": (status["name"].clone()), "image": (status["image"].clone()), "resources": {}
+            })
+        })
+        .collect();
+    (!containers.is_empty()).then(|| {
+        value!({
+            "metadata": { "name": (pod.name()), "namespace": (pod.namespace()), "uid": (pod.uid()) },
+            "spec": { "containers": (containers) },
+            "status": {}
+        })
+    })
+}
+
+fn pod_list(items: Vec<Value>) -> Response<Body> {
+    document(&value!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": (items) }))
 }
 
 fn statuses(pod: &Object) -> impl Iterator<Item = &Value> {

@@ -18,6 +18,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mizzen_sdk::Key;
+use mizzen_sdk::metrics::Families;
+use mizzen_value::Str;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -128,9 +130,6 @@ impl KubeletServer {
         request: Request<Incoming>,
     ) -> Response<Body> {
         let (method, path) = (request.method(), request.uri().path());
-        if *method == Method::GET && path == "/healthz" {
-            return text(200, "ok");
-        }
         let forwarded_uri = request.headers().get("x-forwarded-uri");
         let node = self.node(forwarded_uri, local, path).await;
         // Kubernetes: a certificate counts before a token.
@@ -151,6 +150,12 @@ impl KubeletServer {
         if is_stream(path) {
             return self.stream(&node, request).await;
         }
+        self.answer(node, &request).await
+    }
+
+    /// Answers a request that is authorized.
+    async fn answer(&self, node: Str, request: &Request<Incoming>) -> Response<Body> {
+        let (method, path) = (request.method(), request.uri().path());
         let segments: Vec<&str> = path.split('/').skip(1).collect();
         match (method, segments.as_slice()) {
             (&Method::GET, ["containerLogs", namespace, pod, container]) => {
@@ -159,6 +164,7 @@ impl KubeletServer {
                 let response = self.container_logs(&node, key, container, query).await;
                 response.unwrap_or_else(|HttpError(code, what)| text(code, what))
             }
+            (&Method::GET, ["healthz"]) => text(200, "ok"),
             (&Method::GET, ["pods"] | ["pods", ""]) => self.pods(node).await,
             (&Method::GET, ["metrics"]) => self.metrics(node).await,
             (&Method::GET, ["metrics", "cadvisor"]) => self.cadvisor().await,
@@ -168,10 +174,26 @@ impl KubeletServer {
             {
                 self.resource_metrics(&node).await
             }
+            (&Method::GET, ["metrics", "probes"]) => self.probe_metrics(),
             (&Method::GET, ["stats", "summary"]) => self.summary(node).await,
-            (_, ["pods"] | ["stats", "summary"] | ["containerLogs", _, _, _]) => {
-                text(405, "405: Method Not Allowed")
+            (&Method::GET, ["runningpods"] | ["runningpods", ""]) => self.running_pods(node).await,
+            (_, ["configz"]) => self.configz(),
+            (&Method::POST, ["checkpoint", namespace, pod, container]) => {
+                let key = Key::new(*namespace, *pod);
+                self.checkpoint(&node, &key, container).await
             }
+            // Kubernetes: what the configuration of a kubelet disables.
+            (_, ["logs", ..]) => text(405, "logs endpoint is disabled.\n"),
+            (_, ["debug", "pprof", ..]) => text(405, "profiling endpoint is disabled.\n"),
+            (_, ["debug", "flags", "v"]) => text(405, "flags endpoint is disabled.\n"),
+            (
+                _,
+                ["pods"]
+                | ["runningpods", ..]
+                | ["stats", "summary"]
+                | ["containerLogs", _, _, _]
+                | ["checkpoint", _, _, _],
+            ) => text(405, "405: Method Not Allowed"),
             _ => text(404, "404 page not found\n"),
         }
     }
@@ -185,6 +207,27 @@ impl KubeletServer {
             Some(usage) => prometheus(resource_metrics::write(&usage)),
             None => text(404, "404 page not found\n"),
         }
+    }
+
+    /// `/metrics/probes`; empty where nothing is probed.
+    fn probe_metrics(&self) -> Response<Body> {
+        let mut families = Families::default();
+        self.settings.runtime.collect_probes(&mut families);
+        prometheus(families.to_string())
+    }
+
+    /// `/checkpoint/…`: what is asked for is looked up, but no container is checkpointed.
+    async fn checkpoint(&self, node: &str, key: &Key, container: &str) -> Response<Body> {
+        let Some(view) = self.pod_of_node(node, key).await else {
+            return text(404, "pod does not exist");
+        };
+        if spec::container(&view.pod, container).is_null() {
+            return text(404, format!("container {container} does not exist"));
+        }
+        text(
+            500,
+            format!("checkpointing of {key}/{container} failed (the node cannot checkpoint)"),
+        )
     }
 
     /// `/metrics/cadvisor`, of a node that is measured.

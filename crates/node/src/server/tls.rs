@@ -1,7 +1,7 @@
 //! The listener and TLS of the kubelet endpoints, and client certificates.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,9 +105,12 @@ impl Serving {
 
     /// The port that it listens on.
     pub fn port(&self) -> u16 {
-        self.listener
-            .local_addr()
-            .map_or(0, |address| address.port())
+        self.address().map_or(0, |address| address.port())
+    }
+
+    /// The address that it listens at.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.listener.local_addr().ok()
     }
 }
 

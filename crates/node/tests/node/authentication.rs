@@ -41,6 +41,7 @@ async fn a_service_account_reads_what_it_may() {
     let bearer = format!("Authorization: Bearer {token}\r\n");
     let wrong = format!("Authorization: Bearer {token}x\r\n");
     let metrics = "/metrics/resource";
+    assert_eq!(get("/healthz", "").await.0, 401);
     for header in ["", &wrong, "Authorization: Basic eDp5\r\n"] {
         let answer = get(metrics, header).await;
         assert_eq!(answer, (401, "Unauthorized".into()), "{header}");

@@ -181,6 +181,14 @@ impl RealNode {
         text
     }
 
+    /// What the node answers to the API server at a path.
+    async fn kubelet(&self, path: &str) -> String {
+        let report =
+            mizzen_controlplane::get_from_kubelet(self.cluster.server(), self.name, path).await;
+        let report = report.map_err(|status| status.message).unwrap();
+        String::from_utf8(report.into()).unwrap()
+    }
+
     /// The output and the exit code of a shell command in the container `c` of a pod.
     async fn exec(&self, pod: &str, command: &str, input: &'static str) -> (String, String, i64) {
         let pod = get_pod(&self.cluster, pod).await;

@@ -16,6 +16,7 @@ use mizzen_apiserver::{ClientIdentity, Server, User};
 use mizzen_node::{Options, Serving};
 use mizzen_sdk::resource::{CONFIG_MAPS, PODS, SECRETS, SERVICES};
 use mizzen_testing::{Builder, Cluster};
+use mizzen_value::value;
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::time::sleep;
@@ -421,9 +422,57 @@ async fn node_proxy_lists_pods() {
         proxied(&cluster, 0, "/containerLogs/default/web/web").await,
         (200, "hello\n".into())
     );
-    for path in ["/", "/logs/", "/configz", "/none"] {
+    for path in ["/", "/none"] {
         let answer = proxied(&cluster, 0, path).await;
         assert_eq!(answer, (404, "404 page not found\n".into()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn node_proxy_shows_what_a_kubelet_shows_for_debugging() {
+    let cluster = trusted().await;
+    run_pod(&cluster, "web", "", WEB).await;
+    run_pod(&cluster, "slow", r#"mizzen.dev/simulate: "start 1h""#, WEB).await;
+    until(&cluster, "web", "ready=True").await;
+    let (code, pods) = proxied(&cluster, 0, "/runningpods/").await;
+    let web = get_pod(&cluster, "web").await;
+    let expected = value!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [{
+        "metadata": { "name": "web", "namespace": "default", "uid": (web.uid()) },
+        "spec": { "containers": [{ "name": "web", "image": "web", "resources": {} }] },
+        "status": {}
+    }] });
+    assert_eq!((code, &*read(&pods)), (200, &expected));
+    let (code, configuration) = proxied(&cluster, 0, "/configz").await;
+    let configuration = &read(&configuration)["kubeletconfig"];
+    assert_eq!(
+        (code, configuration["kind"].str()),
+        (200, "KubeletConfiguration")
+    );
+    assert_eq!(configuration["maxPods"].int(), 110);
+    assert_eq!(
+        configuration["evictionHard"]["memory.available"].str(),
+        "100Mi"
+    );
+    assert_eq!(
+        configuration["streamingConnectionIdleTimeout"].str(),
+        "4h0m0s"
+    );
+    for (path, code, said) in [
+        ("/metrics/probes", 200, ""),
+        ("/logs/", 405, "logs endpoint is disabled.\n"),
+        (
+            "/debug/pprof/heap",
+            405,
+            "profiling endpoint is disabled.\n",
+        ),
+        (
+            "/checkpoint/default/web/web",
+            405,
+            "405: Method Not Allowed",
+        ),
+    ] {
+        let answer = proxied(&cluster, 0, path).await;
+        assert_eq!(answer, (code, said.into()), "{path}");
     }
 }
 

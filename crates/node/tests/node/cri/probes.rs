@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::http_server::Site;
 use super::{RealNode, container};
 use crate::containerd::BUSYBOX;
-use crate::fixtures::{delete_pod, events_of, get_pod};
+use crate::fixtures::{delete_pod, events_of, get_pod, read};
 
 /// A container on which the test has an eye: its name, what it runs, and further fields.
 fn named(name: &str, command: &str, more: &str) -> String {
@@ -95,6 +95,26 @@ async fn probes_speak_https_and_grpc_follow_redirects_and_wait_for_startup() {
     node.until_pod("web", "health=running+1 web=running").await;
     assert!(began.elapsed() < Duration::from_secs(30));
     let events = events_of(&node.cluster, "web").await;
+    let metrics = node.kubelet("/metrics/probes").await;
+    let pod = get_pod(&node.cluster, "web").await;
+    for (container, probe, result) in [
+        ("web", "Startup", "failed"),
+        ("web", "Startup", "successful"),
+        ("health", "Liveness", "failed"),
+        ("away", "Readiness", "successful"),
+    ] {
+        let series = format!(
+            "prober_probe_total{{container=\"{container}\",namespace=\"default\",pod=\"web\",pod_uid=\"{}\",\
+             probe_type=\"{probe}\",result=\"{result}\"}} ",
+            pod.uid()
+        );
+        assert!(metrics.contains(&series), "{series}: {metrics}");
+    }
+    let durations = "prober_probe_duration_seconds_count{container=\"web\",namespace=\"default\",pod=\"web\",probe_type=\"Startup\"} ";
+    assert!(metrics.contains(durations), "{metrics}");
+    let configuration = read(&node.kubelet("/configz").await);
+    let endpoint = &configuration["kubeletconfig"]["containerRuntimeEndpoint"];
+    assert_eq!(endpoint.str(), node.containerd.endpoint());
     for expected in [
         "Warning Unhealthy spec.containers{web} Startup probe failed: HTTP probe failed with statuscode: 404",
         "Warning Unhealthy spec.containers{web} Readiness probe failed: HTTP probe failed with statuscode: 503",

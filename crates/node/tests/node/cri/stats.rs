@@ -18,13 +18,6 @@ fn cgroup(class: &str, uid: &str) -> (PathBuf, &'static str) {
 }
 
 impl RealNode {
-    async fn kubelet(&self, path: &str) -> String {
-        let report =
-            mizzen_controlplane::get_from_kubelet(self.cluster.server(), self.name, path).await;
-        let report = report.map_err(|status| status.message).unwrap();
-        String::from_utf8(report.into()).unwrap()
-    }
-
     /// The figures of a pod.
     async fn figures(&self, pod: &str) -> Value {
         let summary = self.kubelet("/stats/summary").await;
