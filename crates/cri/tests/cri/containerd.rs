@@ -3,7 +3,8 @@
 //! It needs root, Debian's `containerd`, `runc`, `containernetworking-plugins` and `busybox-static`. Without them
 //! [`PrivateContainerd::start`] says SKIPPED and what is missing, and returns nothing; in CI that is a failure.
 //!
-//! Images are OCI archives with busybox alone, made here: no registry is needed.
+//! Images are OCI archives with busybox, made here: no registry is needed. One more has a program of ours, too
+//! (`workload/main.rs`), whose usage, ports, signals and files tests know.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -26,6 +27,9 @@ use tempfile::TempDir;
 pub const BUSYBOX: &str = "mizzen.test/busybox:1";
 /// The image of sandboxes.
 pub const PAUSE: &str = "mizzen.test/pause:1";
+/// The image with busybox and `/bin/workload`, which [`PrivateContainerd::import_workload`] imports.
+pub const WORKLOAD: &str = "mizzen.test/workload:1";
+const WORKLOAD_SOURCE: &str = include_str!("workload/main.rs");
 /// Where distributions put the CNI plug-ins.
 const PLUGIN_DIRS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 /// The statically linked busybox.
@@ -63,12 +67,12 @@ impl PrivateContainerd {
 
     /// Its endpoint.
     pub fn endpoint(&self) -> String {
-        format!("unix://{}", self.path("containerd.sock").display())
+        endpoint(self.dir.path())
     }
 
     /// Its directory of CNI configurations, which is empty.
     pub fn network_dir(&self) -> PathBuf {
-        self.path("cni")
+        network_dir(self.dir.path())
     }
 
     /// A path in its directory.
@@ -169,8 +173,19 @@ impl PrivateContainerd {
 
     /// Imports another image with busybox.
     pub fn import_of(&self, names: &[&str], author: &str) {
+        self.import_archive(&image(names, author));
+    }
+
+    /// Imports the image [`WORKLOAD`].
+    pub fn import_workload(&self) {
+        let program = fs::read(workload()).unwrap();
+        let parts = ImageParts::of(layer(&[("bin/workload", &program)]), "");
+        self.import_archive(&archive(&[WORKLOAD], &parts));
+    }
+
+    fn import_archive(&self, content: &[u8]) {
         let archive = self.path("image.tar");
-        fs::write(&archive, image(names, author)).unwrap();
+        fs::write(&archive, content).unwrap();
         let (archive, output) = (
             archive.to_str().unwrap().to_owned(),
             self.ctr(&["images", "import"]),
@@ -219,6 +234,16 @@ impl Drop for PrivateContainerd {
     }
 }
 
+/// The endpoint of the containerd in a directory.
+pub fn endpoint(dir: &Path) -> String {
+    format!("unix://{}", dir.join("containerd.sock").display())
+}
+
+/// The directory of CNI configurations of the containerd in a directory.
+pub fn network_dir(dir: &Path) -> PathBuf {
+    dir.join("cni")
+}
+
 async fn remove_sandboxes(endpoint: &str) {
     let Ok(client) = CriClient::connect(endpoint).await else {
         return;
@@ -234,6 +259,33 @@ async fn remove_sandboxes(endpoint: &str) {
             .call(RemovePodSandboxRequest { pod_sandbox_id })
             .await;
     }
+}
+
+/// The program of [`WORKLOAD`], which is compiled once for all tests.
+fn workload() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let target = own.ancestors().nth(2).unwrap();
+    let version = &digest(WORKLOAD_SOURCE.as_bytes())["sha256:".len()..][..16];
+    let program = target.join(format!("workload-{version}"));
+    let lock = fs::File::create(target.join("workload.lock")).unwrap();
+    lock.lock().unwrap();
+    if program.exists() {
+        return program;
+    }
+    let made = program.with_extension("new");
+    let mut rustc = Command::new("rustc")
+        .args(["--crate-name=workload", "--edition=2024", "-O"])
+        .args(["-Ctarget-feature=+crt-static", "-Cstrip=symbols", "-o"])
+        .args([made.as_os_str(), "-".as_ref()])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut source = rustc.stdin.take().unwrap();
+    source.write_all(WORKLOAD_SOURCE.as_bytes()).unwrap();
+    drop(source);
+    assert!(rustc.wait().unwrap().success(), "workload/main.rs compiles");
+    fs::rename(made, &program).unwrap();
+    program
 }
 
 /// What the machine lacks.
@@ -290,7 +342,10 @@ pub struct ImageParts {
 impl ImageParts {
     /// Makes them. Images of different authors have different IDs.
     pub fn new(author: &str) -> ImageParts {
-        let layer = layer();
+        ImageParts::of(layer(&[]), author)
+    }
+
+    fn of(layer: Vec<u8>, author: &str) -> ImageParts {
         let config = image_config(&format!("{:?}", digest(&layer)), author);
         let manifest = format!(
             r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{},"layers":[{}]}}"#,
@@ -319,11 +374,16 @@ fn image_config(diffs: &str, author: &str) -> String {
 
 /// An OCI archive with busybox, by several names.
 pub fn image(names: &[&str], author: &str) -> Vec<u8> {
+    archive(names, &ImageParts::new(author))
+}
+
+/// An OCI archive with an image by several names.
+fn archive(names: &[&str], parts: &ImageParts) -> Vec<u8> {
     let ImageParts {
         layer,
         config,
         manifest,
-    } = ImageParts::new(author);
+    } = parts;
     let entries: Vec<String> = names
         .iter()
         .map(|name| {
@@ -343,7 +403,7 @@ pub fn image(names: &[&str], author: &str) -> Vec<u8> {
         0o644,
     );
     add(&mut archive, "index.json", index.as_bytes(), 0o644);
-    for blob in [&layer, config.as_bytes(), manifest.as_bytes()] {
+    for blob in [layer, config.as_bytes(), manifest.as_bytes()] {
         let path = format!("blobs/sha256/{}", &digest(blob)["sha256:".len()..]);
         add(&mut archive, &path, blob, 0o644);
     }
@@ -375,7 +435,8 @@ pub fn docker_archive(name: &str, layers: &[&[(&str, &str)]]) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-fn layer() -> Vec<u8> {
+/// A layer with busybox and more programs.
+fn layer(programs: &[(&str, &[u8])]) -> Vec<u8> {
     let mut layer = tar::Builder::new(Vec::new());
     for (path, mode) in [("bin/", 0o755), ("etc/", 0o755), ("tmp/", 0o1777)] {
         let mut header = tar::Header::new_gnu();
@@ -392,6 +453,9 @@ fn layer() -> Vec<u8> {
         &fs::read(PROGRAM).unwrap(),
         0o755,
     );
+    for (path, program) in programs {
+        add(&mut layer, path, program, 0o755);
+    }
     for applet in APPLETS.split_whitespace() {
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Symlink);

@@ -15,6 +15,7 @@ mod start_and_stop;
 mod static_pods;
 mod stats;
 mod volumes;
+mod workloads;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

@@ -19,7 +19,7 @@ fn cgroup(class: &str, uid: &str) -> (PathBuf, &'static str) {
 
 impl RealNode {
     /// The figures of a pod.
-    async fn figures(&self, pod: &str) -> Value {
+    pub(super) async fn figures(&self, pod: &str) -> Value {
         let summary = self.kubelet("/stats/summary").await;
         let summary = json::parse(summary.as_bytes()).unwrap();
         let mut pods = summary["pods"].list().iter();
