@@ -85,7 +85,12 @@ fn every_field_of_a_pod_has_a_row_and_what_works_has_a_test() {
         "EphemeralContainer",
         "SecurityContext",
         "PodSecurityContext",
+        "PodDNSConfig",
+        "ContainerPort",
+        "ResourceRequirements",
         "VolumeSource",
+        "KeyToPath",
+        "VolumeProjection",
     ] {
         assert!(sections.contains(name), "no section {name}");
     }

@@ -220,18 +220,33 @@ pub(super) fn unsupported(pod: &Value, has_images: bool) -> Option<String> {
         "ephemeral",
     ];
     let is_known = |kind: &str| known.contains(&kind) || kind == "image" && has_images;
-    pod["spec"]["volumes"].list().iter().find_map(|volume| {
-        let medium = volume["emptyDir"]["medium"].str();
-        let what = match kind(volume) {
-            "emptyDir" if medium.starts_with("HugePages") => format!("the medium {medium}"),
-            kind if is_known(kind) => return None,
-            kind => kind.to_owned(),
-        };
-        let name = volume["name"].str();
+    let unknown = |volume: &Value| match kind(volume) {
+        "projected" => unsupported_source(volume),
+        "emptyDir" => {
+            let medium = volume["emptyDir"]["medium"].str();
+            let is_huge = medium.starts_with("HugePages");
+            is_huge.then(|| format!("the medium {medium}"))
+        }
+        kind => (!is_known(kind)).then(|| kind.to_owned()),
+    };
+    let mut volumes = pod["spec"]["volumes"].list().iter();
+    volumes.find_map(|volume| {
+        let (name, unknown) = (volume["name"].str(), unknown(volume)?);
         Some(format!(
-            "volume {name:?}: {what} is not supported by this node"
+            "volume {name:?}: {unknown} is not supported by this node"
         ))
     })
+}
+
+/// The first source of a projected volume of which this node makes no file. The API server removes
+/// these as their features are off by default; another server may not.
+fn unsupported_source(volume: &Value) -> Option<String> {
+    let sources = volume["projected"]["sources"].list().iter();
+    let mut fields = sources.flat_map(|source| source.entries());
+    let found = fields.find(|(field, source)| {
+        matches!(*field, "clusterTrustBundle" | "podCertificate") && !source.is_null()
+    });
+    found.map(|(field, _)| format!("projected.sources.{field}"))
 }
 
 /// Where a volume is.
@@ -495,6 +510,19 @@ mod tests {
             unsupported(&pod(pages), true).as_deref(),
             Some("volume \"v\": the medium HugePages-2Mi is not supported by this node")
         );
+        let projected = |source: Value| {
+            let sources = value!([{ "secret": { "name": "s" } }, source]);
+            pod(value!({ "name": "v", "projected": { "sources": sources } }))
+        };
+        let secret = value!({ "secret": { "name": "t" } });
+        assert_eq!(unsupported(&projected(secret), true), None);
+        for source in ["clusterTrustBundle", "podCertificate"] {
+            let mut unknown = Value::object();
+            unknown.set(source, value!({ "path": "x" }));
+            let expected =
+                format!("volume \"v\": projected.sources.{source} is not supported by this node");
+            assert_eq!(unsupported(&projected(unknown), true), Some(expected));
+        }
     }
 
     #[test]

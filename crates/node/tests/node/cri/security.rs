@@ -61,12 +61,12 @@ async fn names_profiles_and_sysctls_reach_the_container() {
     .await;
     node.until_pod("web", "ready=True c=running").await;
     let check = "hostname; tail -n 1 /etc/hosts; grep -c own.test /etc/resolv.conf; grep -c ndots:7 /etc/resolv.conf; \
-                 cat /proc/sys/net/core/somaxconn; id -G; mkdir /tmp/x || echo refused";
+                 cat /proc/sys/net/core/somaxconn; id -G; mkdir /tmp/x || echo refused; grep -c '^proc /proc/sys proc ro' /proc/mounts";
     let (out, _, _) = node.exec("web", check, "").await;
     let pod = get_pod(&node.cluster, "web").await;
     let full = "front.shop.default.svc.cluster.local";
     let address = pod["status"]["podIP"].str();
-    let expected = format!("{full}\n{address}\t{full}\tfront\n1\n1\n77\n0 4000\nrefused\n");
+    let expected = format!("{full}\n{address}\t{full}\tfront\n1\n1\n77\n0 4000\nrefused\n1\n");
     assert_eq!(out, expected);
 
     let pod = node.until_pod("root", "c=CreateContainerConfigError").await;

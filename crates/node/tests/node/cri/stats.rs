@@ -62,11 +62,25 @@ async fn a_pod_has_a_cgroup_with_its_limits_and_is_measured() {
     let full =
         "volumes: [{name: data, emptyDir: {sizeLimit: 1Mi}}], terminationGracePeriodSeconds: 1";
     node.run("full", &format!("{spec}, {full}")).await;
+    // The limits of a pod are those of its cgroup, and of its containers that have none.
+    let pooled = container("command: [sleep, '1000']");
+    let of_pod = "resources: {requests: {cpu: 100m}, limits: {cpu: 300m, memory: 64Mi}}";
+    let grace = "terminationGracePeriodSeconds: 1";
+    node.run("pooled", &format!("{pooled}, {of_pod}, {grace}"))
+        .await;
     let pod = node.until_pod("web", "Running ready=True c=running").await;
     let (dir, limit) = cgroup("burstable", pod.uid());
     assert_eq!(
         std::fs::read_to_string(dir.join(limit)).unwrap(),
         "33554432\n"
+    );
+    let pooled = node
+        .until_pod("pooled", "Running ready=True c=running")
+        .await;
+    let (dir_of_pooled, _) = cgroup("burstable", pooled.uid());
+    assert_eq!(
+        std::fs::read_to_string(dir_of_pooled.join(limit)).unwrap(),
+        "67108864\n"
     );
 
     node.until("the pod is measured", async |node| {
