@@ -86,8 +86,9 @@ impl Machine {
         let mut missing = Vec::new();
         if !self.is_root {
             missing.push(
-                "--node-runtime cri needs root: it mounts volumes, makes networks and calls the container runtime. \
-                 Run it with sudo"
+                "--node-runtime cri needs root: it mounts volumes, gives files to the users of pods, and calls the \
+                 container runtime, whose socket is root's. A user with a delegated cgroup can do none of these. Run it \
+                 with sudo"
                     .to_owned(),
             );
         }
@@ -138,8 +139,8 @@ impl Machine {
         }
         if !self.missing_controllers.is_empty() {
             missing.push(format!(
-                "no cgroup controller {} below /sys/fs/cgroup: mount cgroup2 there, or in a container delegate the \
-                 controllers to it",
+                "no cgroup controller {} below /sys/fs/cgroup: mount cgroup2 there, or as root in a container have its \
+                 runtime delegate a cgroup with these controllers to it",
                 self.missing_controllers.join(", "),
             ));
         }
@@ -267,6 +268,8 @@ mod tests {
             assert!(lack.contains(expected), "{lack}: {expected}");
         }
         assert_eq!(lacks.len(), 7);
+        assert!(lacks[0].contains("A user with a delegated cgroup can do none of these"));
+        assert!(lacks[6].contains("as root in a container have its runtime delegate a cgroup"));
     }
 
     #[test]
