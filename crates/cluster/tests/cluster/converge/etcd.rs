@@ -89,12 +89,14 @@ impl Engine for BlockingEngine {
     fn snapshot_at<'a>(
         &'a self,
         space: &'a Keyspace,
+        prefix: &'a str,
         revision: Revision,
         expired: Expired,
     ) -> BoxFuture<'a, Result<Snapshot, ReadError>> {
         Box::pin(async move {
-            let (engine, space) = (self.engine.clone(), space.clone());
-            self.wait(async move { engine.snapshot_at(&space, revision, expired).await })
+            let (engine, space, prefix) = (self.engine.clone(), space.clone(), prefix.to_owned());
+            let read = async move { engine.snapshot_at(&space, &prefix, revision, expired).await };
+            self.wait(read)
         })
     }
 
@@ -102,21 +104,29 @@ impl Engine for BlockingEngine {
         self.engine.expire(now)
     }
 
-    fn compact(&self, revision: Revision) -> BoxFuture<'_, bool> {
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let engine = self.engine.clone();
             self.wait(async move { engine.compact(revision).await })
         })
     }
 
+    fn compacted(&self, space: &str, revision: Revision) -> Revision {
+        self.engine.compacted(space, revision)
+    }
+
     fn is_stale(&self, space: &str, record: &Record) -> bool {
         self.engine.is_stale(space, record)
     }
 
-    fn check(&self, check: EngineCheck) -> BoxFuture<'_, Result<(), ReadError>> {
+    fn n_clusters(&self) -> usize {
+        self.engine.n_clusters()
+    }
+
+    fn check(&self, check: EngineCheck, cluster: usize) -> BoxFuture<'_, Result<(), ReadError>> {
         Box::pin(async move {
             let engine = self.engine.clone();
-            self.wait(async move { engine.check(check).await })
+            self.wait(async move { engine.check(check, cluster).await })
         })
     }
 
