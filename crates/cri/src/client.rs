@@ -18,6 +18,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use crate::held::HeldConnection;
 use crate::messages::*;
 
 /// The default endpoint: that of containerd.
@@ -252,6 +253,26 @@ impl CriClient {
     pub async fn call<R: CriRequest>(&self, request: R) -> Result<R::Response, CallError> {
         let deadline = request.deadline();
         self.unary(R::METHOD, Request::new(request), deadline).await
+    }
+
+    /// Calls the method of a request so that the runtime finishes the call even if this process is killed meanwhile.
+    pub async fn call_to_the_end<R: CriRequest>(
+        &self,
+        request: R,
+    ) -> Result<R::Response, CallError> {
+        let path = self.endpoint.trim_start_matches("unix://");
+        let held = HeldConnection::open(path.as_ref()).await;
+        let held = held.map_err(|error| CallError {
+            code: Code::Unavailable,
+            message: error.to_string(),
+        })?;
+        let client = CriClient {
+            channel: held.channel.clone(),
+            ..self.clone()
+        };
+        let response = client.call(request).await;
+        held.close();
+        response
     }
 
     /// Calls a method with one request and one response.

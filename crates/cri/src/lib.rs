@@ -13,6 +13,7 @@
 
 mod client;
 pub mod containerd;
+mod held;
 pub mod image_name;
 pub mod messages;
 

@@ -1,6 +1,7 @@
 //! The calls against a real containerd.
 
-use std::io::Cursor;
+use std::io::{BufRead as _, BufReader, Cursor};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mizzen_cri::containerd::Containerd;
@@ -46,18 +47,36 @@ async fn start_image(
     image: &str,
     command: &str,
 ) -> String {
-    let config = sandbox(containerd);
+    let sandbox_id = run_sandbox(client, containerd).await;
+    let container_id = create(client, containerd, (&sandbox_id, 3), (image, command)).await;
+    let start = StartContainerRequest {
+        container_id: container_id.clone(),
+    };
+    client.call(start).await.unwrap();
+    container_id
+}
+
+async fn run_sandbox(client: &CriClient, containerd: &PrivateContainerd) -> String {
     let run = RunPodSandboxRequest {
-        config: Some(config.clone()),
+        config: Some(sandbox(containerd)),
         runtime_handler: String::new(),
     };
-    let pod_sandbox_id = client.call(run).await.unwrap().pod_sandbox_id;
+    client.call(run).await.unwrap().pod_sandbox_id
+}
+
+/// Creates an instance of a container.
+async fn create(
+    client: &CriClient,
+    containerd: &PrivateContainerd,
+    (sandbox_id, attempt): (&str, u32),
+    (image, command): (&str, &str),
+) -> String {
     let create = CreateContainerRequest {
-        pod_sandbox_id,
+        pod_sandbox_id: sandbox_id.into(),
         config: Some(ContainerConfig {
             metadata: Some(ContainerMetadata {
                 name: "c".into(),
-                attempt: 3,
+                attempt,
             }),
             image: Some(ImageSpec {
                 image: image.into(),
@@ -71,14 +90,9 @@ async fn start_image(
             log_path: "c.log".into(),
             ..ContainerConfig::default()
         }),
-        sandbox_config: Some(config),
+        sandbox_config: Some(sandbox(containerd)),
     };
-    let container_id = client.call(create).await.unwrap().container_id;
-    let start = StartContainerRequest {
-        container_id: container_id.clone(),
-    };
-    client.call(start).await.unwrap();
-    container_id
+    client.call(create).await.unwrap().container_id
 }
 
 async fn status(client: &CriClient, container_id: &str) -> ContainerStatus {
@@ -215,4 +229,58 @@ async fn containers_outlive_the_runtime_and_the_client_finds_it_again() {
     assert!(error.is_unavailable(), "{error}");
     containerd.launch().await;
     assert_eq!(status(&client, &id).await.state(), ContainerState::Running);
+}
+
+/// The variable with the endpoint and the container that a process starts.
+const STARTS: &str = "MIZZEN_STARTS";
+/// What the process says before it calls.
+const CALLS: &str = "it calls";
+
+#[tokio::test]
+#[ignore = "a process that another test kills"]
+async fn starting_process() {
+    let Ok(starts) = std::env::var(STARTS) else {
+        return;
+    };
+    let (endpoint, container_id) = starts.split_once(' ').unwrap();
+    let client = CriClient::connect(endpoint).await.unwrap();
+    println!("{CALLS}");
+    let container_id = container_id.into();
+    let start = StartContainerRequest { container_id };
+    client.call_to_the_end(start).await.unwrap();
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn a_start_goes_on_when_the_process_that_has_called_is_killed() {
+    let Some(containerd) = PrivateContainerd::start().await else {
+        return;
+    };
+    let client = CriClient::connect(&containerd.endpoint()).await.unwrap();
+    let sandbox_id = run_sandbox(&client, &containerd).await;
+    // A start takes some 100 ms.
+    for attempt in 0..4 {
+        let instance = (sandbox_id.as_str(), attempt);
+        let id = create(&client, &containerd, instance, (BUSYBOX, "sleep 1000")).await;
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["runtime::starting_process", "--exact", "--ignored"])
+            .arg("--nocapture")
+            .env(STARTS, format!("{} {id}", containerd.endpoint()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut lines = output.lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(CALLS)));
+        sleep(Duration::from_millis(10 + 30 * u64::from(attempt))).await;
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let state = loop {
+            match status(&client, &id).await.state() {
+                ContainerState::Created => sleep(Duration::from_millis(10)).await,
+                state => break state,
+            }
+        };
+        assert_eq!(state, ContainerState::Running, "attempt {attempt}");
+    }
 }
