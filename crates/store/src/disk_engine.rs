@@ -74,6 +74,9 @@ impl Engine for DiskEngine {
 /// How many transactions may wait for the sequencer; more callers wait before it.
 const QUEUE: usize = 1024;
 
+/// How often the sequencer yields for more writers before it writes.
+const MAX_YIELDS: usize = 4;
+
 /// A request, and where its answer goes.
 type Errand = (SequencerRequest, oneshot::Sender<CommitResult>);
 
@@ -91,7 +94,7 @@ impl SequencerThread {
         let work = move || {
             let mut waiting = Vec::with_capacity(QUEUE);
             while errands.blocking_recv_many(&mut waiting, QUEUE) > 0 {
-                gather(&mut errands, &mut waiting);
+                gather(&mut errands, &mut waiting, thread::yield_now);
                 // A caller that was dropped does not need the outcome.
                 sequencer.run(waiting.drain(..), |to, outcome| drop(to.send(outcome)));
             }
@@ -126,16 +129,23 @@ impl SequencerThread {
     }
 }
 
-/// Yields once to let more writers enqueue: on an idle machine this costs nothing, on a busy one more writes share a sync.
-fn gather(errands: &mut mpsc::Receiver<Errand>, waiting: &mut Vec<Errand>) {
-    let mut n_before = 0;
-    while waiting.len() > n_before && waiting.len() < QUEUE {
-        n_before = waiting.len();
-        thread::yield_now();
+/// Yields to let more writers enqueue, as long as they do and a few times at most: on an idle machine this costs nothing, on
+/// a busy one more writes share a sync. Each yield may cost a time slice of another thread, which the first writer waits for.
+fn gather(
+    errands: &mut mpsc::Receiver<Errand>,
+    waiting: &mut Vec<Errand>,
+    mut yield_now: impl FnMut(),
+) {
+    for _ in 0..MAX_YIELDS {
+        let n_before = waiting.len();
+        yield_now();
         while waiting.len() < QUEUE
             && let Ok(errand) = errands.try_recv()
         {
             waiting.push(errand);
+        }
+        if waiting.len() == n_before || waiting.len() == QUEUE {
+            break;
         }
     }
 }
@@ -147,5 +157,40 @@ impl Drop for SequencerThread {
             // A panic of the thread was reported when it happened.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errand() -> Errand {
+        (SequencerRequest::Expire(0), oneshot::channel().0)
+    }
+
+    /// Gathers while each yield lets `n_writers` enqueue. Returns how many were gathered and how often it yielded.
+    fn gather_from(n_writers: usize) -> (usize, usize) {
+        let (queue, mut errands) = mpsc::channel(2 * QUEUE);
+        let (mut waiting, mut n_yields) = (vec![errand()], 0);
+        gather(&mut errands, &mut waiting, || {
+            n_yields += 1;
+            (0..n_writers).for_each(|_| queue.try_send(errand()).unwrap());
+        });
+        (waiting.len(), n_yields)
+    }
+
+    #[test]
+    fn a_steady_stream_of_writers_does_not_hold_up_the_first_one() {
+        assert_eq!(gather_from(1), (1 + MAX_YIELDS, MAX_YIELDS));
+    }
+
+    #[test]
+    fn a_single_writer_waits_for_one_yield() {
+        assert_eq!(gather_from(0), (1, 1));
+    }
+
+    #[test]
+    fn no_more_writers_are_gathered_than_fit_in_the_queue() {
+        assert_eq!(gather_from(QUEUE), (QUEUE, 1));
     }
 }
