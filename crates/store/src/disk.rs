@@ -51,10 +51,17 @@ const WORTHWHILE: u64 = 128 << 10;
 /// How much the log must take on a disk that was full for puts to be taken again.
 const RELIEF: u64 = 1 << 20;
 
+/// How much longer than a small base its logs may get. Each compaction costs writers some latency, and a store of which few
+/// records change often would otherwise have one every few seconds.
+const LOGS_PER_BASE: u64 = 4;
+
+/// Up to how many times the compaction size that holds: reading so much at start takes about a tenth of a second.
+const SHORT_LOGS: u64 = 8;
+
 /// A journal in a directory of its own.
 pub(crate) struct Disk {
     place: JournalDir,
-    /// The logs are compacted when they are larger than this and larger than the base.
+    /// The logs are never compacted before they are larger than this.
     compaction_bytes: u64,
     base_bytes: u64,
     /// What the base held, as [`Journal::allocate`] counts it.
@@ -214,6 +221,12 @@ impl Disk {
         self.sealed_bytes + self.log.as_ref().map_or(0, LogFile::len)
     }
 
+    /// How long the logs get before they are compacted.
+    fn max_log_bytes(&self) -> u64 {
+        let short = (LOGS_PER_BASE * self.base_bytes).min(SHORT_LOGS * self.compaction_bytes);
+        self.compaction_bytes.max(self.base_bytes).max(short)
+    }
+
     /// Whether the disk is full and a compaction would give back something of it, or is needed for more deletes.
     fn can_free_space(&self) -> bool {
         let kept_bytes = self.base_live_bytes + self.log_bytes();
@@ -261,7 +274,7 @@ impl Journal for Disk {
 
     fn is_bloated(&self) -> bool {
         let log_bytes = self.log_bytes();
-        let is_long = log_bytes > self.compaction_bytes.max(self.base_bytes);
+        let is_long = log_bytes > self.max_log_bytes();
         // Where nothing was ever written, no key has encrypted anything.
         let is_outdated = self.revision > Revision::ZERO && self.encryption.are_outdated();
         let is_wanted = is_long || is_outdated || self.can_free_space();

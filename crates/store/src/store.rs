@@ -34,8 +34,9 @@ struct StoreInner {
 pub struct Options {
     /// How much of the past each space remembers.
     pub window: WindowLimits,
-    /// The log is compacted when it is larger than this and than the live records. This limits the disk space, and the
-    /// time at start, that superseded records cost.
+    /// The log is compacted when it is larger than this, and than the live records; while it is shorter than eight times this,
+    /// only when it is larger than four times the live records. This limits the disk space, and the time at start, that
+    /// superseded records cost.
     pub compaction_bytes: u64,
     /// Encryption at rest. A store in memory does not use it.
     pub encryptor: Option<Arc<dyn Encryptor>>,

@@ -161,6 +161,21 @@ fn a_kill_between_commit_mark_and_first_log_leaves_an_empty_directory() {
     assert_eq!(case.reopen().1, "{} at 0");
 }
 
+#[test]
+fn logs_may_be_longer_than_a_small_base_and_as_long_as_a_large_one() {
+    let mut case = Case::new();
+    let mib = |n: u64| n << 20;
+    for (base, logs) in [(0, 1), (1, 4), (2, 8), (3, 8), (8, 8), (20, 20)] {
+        case.disk.base_bytes = mib(base);
+        assert_eq!(case.disk.max_log_bytes(), mib(logs), "base of {base} MiB");
+    }
+    case.disk.base_bytes = mib(1);
+    while !case.disk.is_bloated() {
+        case.append_value("a", "x".repeat(500 << 10));
+    }
+    assert_eq!(case.disk.log_bytes() / mib(1), 4);
+}
+
 /// A store's sequencer on a disk with injected faults.
 struct Faulty {
     dir: TempDir,
