@@ -14,6 +14,10 @@ use crate::{LiveRecords, Record};
 /// How many bytes of records go into one frame.
 const FRAME: usize = 256 << 10;
 
+/// A base is synced in pieces of this size: a sync of the log waits for what the disk was given before it, and that must not
+/// be a whole base.
+const SYNC_PIECE: u64 = 1 << 20;
+
 /// The name of the thread that writes a base.
 pub(super) const COMPACTION_THREAD: &str = "store-compact";
 
@@ -50,6 +54,7 @@ impl Compaction {
                     identity,
                     file: sink,
                     length: HEADER,
+                    synced: 0,
                     buffer: Vec::new(),
                     encryptor,
                 };
@@ -109,6 +114,8 @@ struct BaseWriter<'a> {
     identity: FileIdentity,
     file: BufWriter<FileWriter<'a>>,
     length: u64,
+    /// How much of it is durable.
+    synced: u64,
     buffer: Vec<u8>,
     encryptor: MaybeEncryptor,
 }
@@ -146,7 +153,19 @@ impl BaseWriter<'_> {
             });
         filled?;
         self.length += self.buffer.len() as u64;
-        self.file.write_all(&self.buffer)
+        self.file.write_all(&self.buffer)?;
+        match self.length - self.synced >= SYNC_PIECE {
+            true => self.sync(),
+            false => Ok(()),
+        }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        let FileWriter { ops, file } = self.file.get_ref();
+        ops.sync_data(file)?;
+        self.synced = self.length;
+        Ok(())
     }
 }
 

@@ -38,6 +38,8 @@ struct FaultPlan {
     in_order: bool,
     /// Compactions go no further.
     are_compactions_held: bool,
+    /// The most bytes of a base that were written and not synced.
+    unsynced_base: u64,
     cache: Option<PageCache>,
 }
 
@@ -121,6 +123,11 @@ impl Faults {
         self.1.notify_all();
     }
 
+    /// The most bytes of a base that were written and not synced at one time. Known where pages are cached.
+    pub(crate) fn unsynced_base(&self) -> u64 {
+        self.0.lock().unsynced_base
+    }
+
     pub(crate) fn is_in_order(&self) -> bool {
         self.0.lock().in_order
     }
@@ -143,7 +150,8 @@ impl Faults {
             Ok(()) => bytes.to_vec(),
             Err(_) => bytes[..bytes.len() * quarters / 4].to_vec(),
         };
-        let mut plan = self.0.lock();
+        let mut guard = self.0.lock();
+        let plan = &mut *guard;
         if plan.flip.is_some_and(|countdown| countdown == 0) && !bytes.is_empty() {
             let at = bytes.len() / 2;
             bytes[at] ^= 1 << (at % 8);
@@ -152,6 +160,10 @@ impl Faults {
         plan.flip = plan.flip.and_then(|countdown| countdown.checked_sub(1));
         if let Some(cache) = &mut plan.cache {
             cache.note_write(file, start, bytes.len() as u64)?;
+            if thread::current().name() == Some(COMPACTION_THREAD) {
+                let unsynced = cache.n_dirty(file.metadata()?.ino()) * PAGE;
+                plan.unsynced_base = plan.unsynced_base.max(unsynced);
+            }
         }
         file.write_all(&bytes)?;
         checked
@@ -311,6 +323,12 @@ impl PageCache {
                 .insert((inode, page), CachedPage { durable, is_dirty });
         }
         Ok(())
+    }
+
+    /// How many pages of a file a sync would write.
+    fn n_dirty(&self, inode: u64) -> u64 {
+        let pages = self.pages.range((inode, 0)..=(inode, u64::MAX));
+        pages.filter(|(_, cached)| cached.is_dirty).count() as u64
     }
 
     fn note_sync(&mut self, file: &File, succeeded: bool) {

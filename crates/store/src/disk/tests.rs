@@ -679,3 +679,18 @@ fn a_write_whose_fsync_failed_is_reported_as_unknown_and_later_writes_are_reject
     assert_eq!(killed.content().into_keys().collect::<Vec<_>>(), ["a", "b"]);
     killed.put("c", "1").unwrap();
 }
+
+#[test]
+fn a_base_is_synced_in_pieces() {
+    let mut case = Faulty::new(3 << 20);
+    case.ops.faults.cache_pages();
+    for n in 0..60 {
+        case.put(&format!("{n:02}"), &"x".repeat(64 << 10)).unwrap();
+    }
+    assert!(case.dir.path().join("00000002.base").exists());
+    let unsynced = case.ops.faults.unsynced_base();
+    assert!(
+        (1 << 19..3 << 19).contains(&unsynced),
+        "{unsynced} bytes were synced at once"
+    );
+}
