@@ -1,7 +1,8 @@
 //! File operations that fail, and the page cache between them and the disk.
 //!
 //! A kill leaves what was written; a power cut leaves what was synced, and of the rest any pages. After a failed sync the
-//! kernel takes pages for clean that are not on disk: a later sync succeeds and does not write them.
+//! kernel takes pages for clean that are not on disk: a later sync succeeds and does not write them. Of a page that was not
+//! synced, any sectors may be on disk.
 
 use std::collections::BTreeMap;
 use std::io::{Seek as _, Write as _};
@@ -18,6 +19,9 @@ use super::*;
 use crate::disk::base::COMPACTION_THREAD;
 
 const PAGE: u64 = 4096;
+
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;
 
 /// How operations fail. By default none does.
 #[derive(Debug, Default)]
@@ -219,7 +223,7 @@ impl Faults {
         (copy, ops)
     }
 
-    /// Takes back what was not synced in `dir`, as far as `choose` says.
+    /// Takes back what was not synced in `dir`, as far as `choose` says: names, and of each page all, nothing or some sectors.
     pub(crate) fn cut_power(&self, dir: &Path, mut choose: impl FnMut() -> bool) {
         let mut plan = self.0.lock();
         let cache = plan.cache.as_mut().expect("pages are cached");
@@ -227,12 +231,21 @@ impl Faults {
             let metadata = entry.metadata().unwrap();
             let pages = cache.pages.iter().filter(|page| page.0.0 == metadata.ino());
             let file = File::options().write(true).open(entry.path()).unwrap();
-            for (&(_, page), content) in pages.filter(|_| choose()) {
+            for (&(_, page), content) in pages {
+                if !choose() {
+                    continue;
+                }
                 let offset = page * PAGE;
                 let length = metadata.len().saturating_sub(offset).min(PAGE) as usize;
                 let mut durable = content.durable.clone();
                 durable.resize(length, 0);
-                file.write_all_at(&durable, offset).unwrap();
+                let is_torn = choose();
+                for (sector, durable) in durable.chunks(SECTOR).enumerate() {
+                    if !is_torn || choose() {
+                        let offset = offset + (sector * SECTOR) as u64;
+                        file.write_all_at(durable, offset).unwrap();
+                    }
+                }
             }
         }
         for (from, to) in cache.renames.drain(..).rev().filter(|_| choose()) {
