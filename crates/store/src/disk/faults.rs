@@ -3,6 +3,8 @@
 //! A kill leaves what was written; a power cut leaves what was synced, and of the rest any pages. After a failed sync the
 //! kernel takes pages for clean that are not on disk: a later sync succeeds and does not write them. Of a page that was not
 //! synced, any sectors may be on disk.
+//!
+//! A slow disk is one whose syncs wait until the test lets them end.
 
 use std::collections::BTreeMap;
 use std::io::{Seek as _, Write as _};
@@ -23,6 +25,9 @@ const PAGE: u64 = 4096;
 /// What a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
+/// How long an operation is held at most, so that a test that fails ends.
+const HOLD: Duration = Duration::from_secs(60);
+
 /// How operations fail. By default none does.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Mutex<FaultPlan>, Condvar);
@@ -42,9 +47,31 @@ struct FaultPlan {
     in_order: bool,
     /// Compactions go no further.
     are_compactions_held: bool,
+    /// Which syncs do not end.
+    held_syncs: Vec<SyncedFile>,
+    /// Which threads wait at a sync.
+    waiting_syncs: Vec<SyncedFile>,
     /// The most bytes of a base that were written and not synced.
     unsynced_base: u64,
     cache: Option<PageCache>,
+}
+
+/// What a sync is of, as told by its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SyncedFile {
+    /// A base, and its name.
+    Base,
+    /// A log, and what else the writer of logs syncs.
+    Log,
+}
+
+impl SyncedFile {
+    fn of_this_thread() -> SyncedFile {
+        match thread::current().name() == Some(COMPACTION_THREAD) {
+            true => SyncedFile::Base,
+            false => SyncedFile::Log,
+        }
+    }
 }
 
 /// How an operation fails.
@@ -127,6 +154,24 @@ impl Faults {
         self.1.notify_all();
     }
 
+    /// Lets the syncs of `file` wait until they are released.
+    pub(crate) fn hold_syncs(&self, file: SyncedFile) {
+        self.0.lock().held_syncs.push(file);
+    }
+
+    pub(crate) fn release_syncs(&self, file: SyncedFile) {
+        self.0.lock().held_syncs.retain(|held| *held != file);
+        self.1.notify_all();
+    }
+
+    /// Waits until a sync of `file` waits.
+    pub(crate) fn until_held(&self, file: SyncedFile) {
+        let mut plan = self.0.lock();
+        let is_missing = |plan: &mut FaultPlan| !plan.waiting_syncs.contains(&file);
+        let waited = self.1.wait_while_for(&mut plan, is_missing, HOLD);
+        assert!(!waited.timed_out(), "no sync of {file:?} waits");
+    }
+
     /// The most bytes of a base that were written and not synced at one time. Known where pages are cached.
     pub(crate) fn unsynced_base(&self) -> u64 {
         self.0.lock().unsynced_base
@@ -164,7 +209,7 @@ impl Faults {
         plan.flip = plan.flip.and_then(|countdown| countdown.checked_sub(1));
         if let Some(cache) = &mut plan.cache {
             cache.note_write(file, start, bytes.len() as u64)?;
-            if thread::current().name() == Some(COMPACTION_THREAD) {
+            if SyncedFile::of_this_thread() == SyncedFile::Base {
                 let unsynced = cache.n_dirty(file.metadata()?.ino()) * PAGE;
                 plan.unsynced_base = plan.unsynced_base.max(unsynced);
             }
@@ -257,10 +302,17 @@ impl Faults {
 
     pub(super) fn check(&self, operation: FileOperation) -> io::Result<()> {
         let mut plan = self.0.lock();
-        if thread::current().name() == Some(COMPACTION_THREAD) {
+        let synced = SyncedFile::of_this_thread();
+        if synced == SyncedFile::Base {
             let is_held = |plan: &mut FaultPlan| plan.are_compactions_held;
-            self.1
-                .wait_while_for(&mut plan, is_held, Duration::from_secs(60));
+            self.1.wait_while_for(&mut plan, is_held, HOLD);
+        }
+        if operation == FileOperation::Sync && plan.held_syncs.contains(&synced) {
+            plan.waiting_syncs.push(synced);
+            self.1.notify_all();
+            let is_held = |plan: &mut FaultPlan| plan.held_syncs.contains(&synced);
+            self.1.wait_while_for(&mut plan, is_held, HOLD);
+            plan.waiting_syncs.retain(|waiting| *waiting != synced);
         }
         let due = match plan.countdown {
             Some((0, failure)) => {

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::{TempDir, tempdir};
 
 use super::commit_mark::CommitMark;
-use super::file_ops::faults::Failure;
+use super::file_ops::faults::{Failure, SyncedFile};
 use super::*;
 use crate::engine::CommitResult;
 use crate::keyspaces::Keyspaces;
 use crate::sequencer::{PreparedWrite, Sequencer, SequencerRequest};
-use crate::{Draft, Event, EventKind, Expect, Health, Options, Record, Write, WriteError, load};
+use crate::{
+    Draft, Event, EventKind, Expect, Health, Keyspace, Options, Record, Store, Write, WriteError,
+    load,
+};
 
 /// A journal between two steps of a compaction, as a kill may leave it.
 struct Case {
@@ -187,13 +191,7 @@ struct Faulty {
 impl Faulty {
     /// Compacts often, and in order, so that a countdown always leads to the same operation.
     fn new(compaction_bytes: u64) -> Faulty {
-        let memory = Path::new("/dev/shm");
-        let dir = if memory.is_dir() {
-            tempfile::tempdir_in(memory)
-        } else {
-            tempdir()
-        }
-        .unwrap();
+        let dir = dir_in_memory();
         let ops = FileOps::default();
         ops.faults.keep_order();
         Faulty::open(dir, ops, compaction_bytes)
@@ -283,10 +281,23 @@ impl Faulty {
     }
 }
 
+fn dir_in_memory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let dir = match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempdir(),
+    };
+    dir.unwrap()
+}
+
 type Content = BTreeMap<String, String>;
 
 fn content(spaces: &Keyspaces) -> Content {
-    let snapshot = spaces.get("s").0.snapshot();
+    content_of(&spaces.get("s").0)
+}
+
+fn content_of(space: &Keyspace) -> Content {
+    let snapshot = space.snapshot();
     let text = |record: &Record| String::from_utf8(record.value.to_vec()).unwrap();
     snapshot
         .range("", None)
@@ -693,4 +704,115 @@ fn a_base_is_synced_in_pieces() {
         (1 << 19..3 << 19).contains(&unsynced),
         "{unsynced} bytes were synced at once"
     );
+}
+
+/// A store on a disk whose syncs can be slow.
+struct Slow {
+    store: Store,
+    space: Keyspace,
+    ops: FileOps,
+    dir: TempDir,
+}
+
+impl Slow {
+    fn new() -> Slow {
+        let (dir, ops) = (dir_in_memory(), FileOps::default());
+        ops.faults.cache_pages();
+        let disk = Disk::open_with(ops.clone(), dir.path(), 1 << 20, None).unwrap();
+        let store = Store::with_journal(disk, Options::default()).unwrap();
+        let space = store.keyspace("s");
+        Slow {
+            store,
+            space,
+            ops,
+            dir,
+        }
+    }
+
+    fn put(&self, key: &str, value: &str) -> impl Future<Output = CommitResult> + use<> {
+        let draft = Draft {
+            value: value.to_owned().into(),
+            ..Draft::default()
+        };
+        let write = Write::put(&self.space, key, Expect::Any, draft);
+        let store = self.store.clone();
+        async move { store.commit(vec![write]).await }
+    }
+
+    /// Writes while syncs of the log are slow, and checks that this is acknowledged and shown once it is synced.
+    async fn check_slow_write(&self, key: &str) {
+        let before = self.store.revision();
+        let mut watch = self.space.watch(before).unwrap();
+        self.ops.faults.hold_syncs(SyncedFile::Log);
+        let write = tokio::spawn(self.put(key, "1"));
+        tokio::task::yield_now().await;
+        self.ops.faults.until_held(SyncedFile::Log);
+        tokio::task::yield_now().await;
+        assert!(!write.is_finished(), "acknowledged before it is synced");
+        assert_eq!(self.store.revision(), before);
+        assert!(self.space.snapshot().get(key).is_none());
+        assert_eq!(watch.ready().unwrap().len(), 0);
+        self.ops.faults.release_syncs(SyncedFile::Log);
+        write.await.unwrap().unwrap();
+        assert!(self.space.snapshot().get(key).is_some());
+        assert_eq!(watch.ready().unwrap().len(), 1);
+    }
+
+    fn content(&self) -> Content {
+        content_of(&self.space)
+    }
+}
+
+#[tokio::test]
+async fn on_a_slow_disk_a_write_is_acknowledged_and_shown_after_its_sync() {
+    let case = Slow::new();
+    case.put("a", "1").await.unwrap();
+    case.check_slow_write("b").await;
+}
+
+#[tokio::test]
+async fn a_base_on_a_slow_disk_holds_up_no_write_read_or_watch() {
+    let case = Slow::new();
+    case.ops.faults.hold_syncs(SyncedFile::Base);
+    let value = "x".repeat(64 << 10);
+    for _ in 0..20 {
+        case.put("a", &value).await.unwrap();
+    }
+    case.ops.faults.until_held(SyncedFile::Base);
+    let base = case.dir.path().join("00000002.base");
+
+    // More than the logs may have before a compaction, and more than the room of the new one.
+    let mut watch = case.space.watch(case.store.revision()).unwrap();
+    for n in 0..40 {
+        case.put(&format!("b{n:02}"), &value).await.unwrap();
+        assert_eq!(case.space.snapshot().len(), n + 2);
+        assert_eq!(watch.ready().unwrap().len(), 1);
+    }
+    case.check_slow_write("c").await;
+    assert!(!base.exists());
+
+    // A power cut meanwhile.
+    let (copy, ops) = case.ops.faults.kill(case.dir.path());
+    let mut n_choices = 0;
+    ops.faults.cut_power(copy.path(), || {
+        n_choices += 1;
+        n_choices % 3 > 0
+    });
+    assert_eq!(
+        Faulty::open(copy, ops, 1 << 20).content(),
+        case.content(),
+        "after a power cut"
+    );
+
+    case.ops.faults.release_syncs(SyncedFile::Base);
+    let published = tokio::time::timeout(Duration::from_secs(60), async {
+        while !base.exists() {
+            tokio::task::yield_now().await;
+        }
+    });
+    published.await.expect("the compaction ends");
+    let content = case.content();
+    case.store.close().await;
+    let case = Faulty::open(case.dir, FileOps::default(), 1 << 20);
+    assert_eq!(case.content(), content);
 }
