@@ -1,6 +1,6 @@
 //! Builds the keyspaces of a store from its journal.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -16,18 +16,21 @@ use crate::{Draft, Encryptor, EventKind, Journal, OpenError, Options, Record, Re
 /// How many changes are handed over at a time.
 const BATCH: usize = 256;
 
-/// How many batches may wait.
-const N_BATCHES: usize = 16;
+/// How many batches may wait: the reader goes on while a run is built.
+const N_BATCHES: usize = 32;
 
-/// Up to this part of a space is changed in its state; if more came later, the state is built anew.
-const FEW: usize = 8;
+/// How many changes of keys in any order are sorted, to be built in the order of their keys.
+const RUN: usize = if cfg!(test) { 16 } else { 4096 };
 
 /// Brings back what the journal kept. One thread reads, verifies and decodes while another keeps what is live, so that
 /// opening takes about half the time on two cores.
 pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keyspaces, OpenError> {
     let (batches, received) = mpsc::sync_channel(N_BATCHES);
     let mut decoder = RecordDecoder {
-        spaces: Interner::default(),
+        spaces: HashMap::default(),
+        names: Vec::new(),
+        n_sent_names: 0,
+        last_space: 0,
         terms: Interner::default(),
         batch: Vec::with_capacity(BATCH),
         batches,
@@ -54,12 +57,14 @@ pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Keysp
 
 /// The last state of each key of a space.
 ///
-/// A base, and a log of new keys, come in the order of their keys: the state is built of such records while the next
-/// ones are read. Other changes are kept until all are known.
+/// It is built while the next changes are read. A base, and a log of new keys, come in the order of their keys; other changes
+/// are sorted first, so many at a time. Encrypted records are kept until it is known which are live.
 #[derive(Default)]
 struct LiveSpace {
     built: StateBuilder,
-    /// What came later, `None` for a delete. It takes precedence over `built`.
+    /// Changes that are not in `built` yet, the oldest first.
+    run: Vec<(Arc<str>, Option<Arc<Record>>)>,
+    /// The first encrypted record and what came later, `None` for a delete. It takes precedence over `run`.
     later: HashMap<Arc<str>, Option<LoadedRecord>, RandomState>,
     /// Plain text is rejected, if it is live. So nothing is built before that is known.
     rejects_plain_text: bool,
@@ -67,46 +72,53 @@ struct LiveSpace {
 
 impl LiveSpace {
     fn change(&mut self, key: Arc<str>, record: Option<LoadedRecord>) {
-        let is_next = self.later.is_empty()
-            && !self.rejects_plain_text
-            && self.built.last_key().is_none_or(|last| *last < key);
+        let is_kept = self.rejects_plain_text || !self.later.is_empty();
+        let record = match record {
+            None if !is_kept => None,
+            Some(LoadedRecord::Plain(record)) if !is_kept => Some(record),
+            record => return drop(self.later.insert(key, record)),
+        };
+        let is_next = self.run.is_empty() && self.built.last_key().is_none_or(|last| *last < key);
         match record {
-            Some(LoadedRecord::Plain(record)) if is_next => self.built.push(record),
-            record => drop(self.later.insert(key, record)),
+            Some(record) if is_next => self.built.insert(record),
+            record => self.run.push((key, record)),
+        }
+        if self.run.len() == RUN {
+            self.build_run();
+        }
+    }
+
+    fn build_run(&mut self) {
+        // Stable: the last change of a key stays the last.
+        self.run.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut changes = self.run.drain(..).peekable();
+        while let Some((key, record)) = changes.next() {
+            if changes.peek().is_some_and(|(next, _)| *next == key) {
+                continue;
+            }
+            match record {
+                Some(record) => self.built.insert(record),
+                None => self.built.remove(&key),
+            }
         }
     }
 
     /// The state of what is live.
     fn finish(
-        self,
+        mut self,
         revision: Revision,
         mut open: impl FnMut(Arc<str>, LoadedRecord) -> Result<Arc<Record>, OpenError>,
     ) -> Result<KeyspaceState, OpenError> {
+        self.build_run();
         let mut later: Vec<_> = self.later.into_iter().collect();
         later.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        if later.len() < self.built.len() / FEW {
-            let mut state = self.built.finish(revision);
-            for (key, record) in later {
-                match record {
-                    Some(record) => drop(state.insert(open(key, record)?)),
-                    None => drop(state.remove(&key)),
-                }
-            }
-            return Ok(state);
-        }
-        let mut merged = StateBuilder::default();
-        let mut earlier = self.built.records().peekable();
         for (key, record) in later {
-            while let Some(record) = earlier.next_if(|record| record.key < key) {
-                merged.push(record.clone());
-            }
-            earlier.next_if(|record| record.key == key);
-            if let Some(record) = record {
-                merged.push(open(key, record)?);
+            match record {
+                Some(record) => self.built.insert(open(key, record)?),
+                None => self.built.remove(&key),
             }
         }
-        earlier.for_each(|record| merged.push(record.clone()));
-        Ok(merged.finish(revision))
+        Ok(self.built.finish(revision))
     }
 }
 
@@ -124,45 +136,61 @@ struct EncryptedRecord {
 
 /// A change as it is handed over: a delete has no record.
 struct LoadedChange {
-    space: Arc<str>,
+    /// The number of its space. A name that is shared would go back and forth between the caches of both threads.
+    space: usize,
     key: Arc<str>,
     record: Option<LoadedRecord>,
 }
 
-/// Keeps the last state of each key.
+/// Changes that are handed over together.
+struct LoadedBatch {
+    /// The names of the spaces that are new, in the order of their numbers.
+    names: Vec<Arc<str>>,
+    changes: Vec<LoadedChange>,
+}
+
+/// Keeps the last state of each key. Returns the spaces by name.
 fn collect_live(
-    batches: mpsc::Receiver<Vec<LoadedChange>>,
+    batches: mpsc::Receiver<LoadedBatch>,
     encryptor: Option<&dyn Encryptor>,
-) -> BTreeMap<Arc<str>, LiveSpace> {
-    let mut live: BTreeMap<Arc<str>, LiveSpace> = BTreeMap::new();
-    for change in batches.into_iter().flatten() {
-        let space = match live.get_mut(&change.space) {
-            Some(space) => space,
-            None => {
-                let rejects_plain_text = encryptor
-                    .is_some_and(|encryptor| encryptor.allow_plain_text(&change.space).is_err());
-                live.entry(change.space).or_insert(LiveSpace {
-                    rejects_plain_text,
-                    ..LiveSpace::default()
-                })
-            }
-        };
-        space.change(change.key, change.record);
+) -> Vec<(Arc<str>, LiveSpace)> {
+    let mut live = Vec::new();
+    for LoadedBatch { names, changes } in batches {
+        live.extend(names.into_iter().map(|name| {
+            let rejects_plain_text =
+                encryptor.is_some_and(|encryptor| encryptor.allow_plain_text(&name).is_err());
+            let space = LiveSpace {
+                rejects_plain_text,
+                ..LiveSpace::default()
+            };
+            (name, space)
+        }));
+        for change in changes {
+            let (_, space) = &mut live[change.space];
+            space.change(change.key, change.record);
+        }
     }
+    live.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     live
 }
 
 /// Makes records of what the journal reads, and hands them over in batches.
 struct RecordDecoder {
-    spaces: Interner,
+    /// The numbers of the spaces, by name.
+    spaces: HashMap<Arc<str>, usize, RandomState>,
+    /// The names of the spaces, by number.
+    names: Vec<Arc<str>>,
+    n_sent_names: usize,
+    /// The space of the change before.
+    last_space: usize,
     terms: Interner,
     batch: Vec<LoadedChange>,
-    batches: mpsc::SyncSender<Vec<LoadedChange>>,
+    batches: mpsc::SyncSender<LoadedBatch>,
 }
 
 impl RecordDecoder {
     fn take(&mut self, saved: Saved<'_>) {
-        let space = self.spaces.intern(saved.space);
+        let space = self.space(saved.space);
         let change = match saved.kind {
             EventKind::Delete => LoadedChange {
                 space,
@@ -191,20 +219,40 @@ impl RecordDecoder {
         };
         self.batch.push(change);
         if self.batch.len() == BATCH {
-            let batch = mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-            self.send(batch);
+            self.send();
         }
     }
 
-    fn send(&self, batch: Vec<LoadedChange>) {
+    /// The number of the space of this name.
+    fn space(&mut self, name: &str) -> usize {
+        let is_last = |last: &Arc<str>| **last == *name;
+        if !self.names.get(self.last_space).is_some_and(is_last) {
+            self.last_space = match self.spaces.get(name) {
+                Some(&space) => space,
+                None => {
+                    let (name, space) = (Arc::<str>::from(name), self.names.len());
+                    self.names.push(name.clone());
+                    self.spaces.insert(name, space);
+                    space
+                }
+            };
+        }
+        self.last_space
+    }
+
+    fn send(&mut self) {
+        let batch = LoadedBatch {
+            names: self.names[self.n_sent_names..].to_vec(),
+            changes: mem::replace(&mut self.batch, Vec::with_capacity(BATCH)),
+        };
+        self.n_sent_names = self.names.len();
         // The receiver only ends early by a panic, which is reported when it is joined.
         let _ = self.batches.send(batch);
     }
 
     /// Hands over the last batch.
     fn finish(mut self) -> Interner {
-        let batch = mem::take(&mut self.batch);
-        self.send(batch);
+        self.send();
         self.terms
     }
 }
@@ -428,7 +476,7 @@ mod tests {
 
     proptest! {
         /// As a base has them, sorted keys come first, plain up to one that is encrypted. Then there are few changes,
-        /// or many: the limit is an eighth of what was built.
+        /// or many.
         #[test]
         fn a_journal_leads_to_the_state_of_its_changes_one_by_one(
             n_sorted in 0u32..200,

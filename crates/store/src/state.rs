@@ -179,71 +179,147 @@ impl KeyspaceState {
     }
 }
 
-/// Builds a state of records that come in the order of their keys, which costs less than inserting each.
+/// How many postings of a term go into the index together: neighbours share its nodes.
+const POSTINGS: usize = if cfg!(test) { 3 } else { 64 };
+
+/// How many postings of all terms may wait.
+const ALL_POSTINGS: usize = if cfg!(test) { 100 } else { 1 << 17 };
+
+/// Builds a state that nobody sees before it is complete, which costs less than changing one. Keys that come in their order
+/// cost least.
 #[derive(Default)]
 pub(crate) struct StateBuilder {
     state: KeyspaceState,
-    /// The keys that carry a term, in their order. Those of one term are inserted together: neighbours share a node of
-    /// the tree.
-    by_term: HashMap<Arc<str>, Vec<Arc<str>>, RandomState>,
+    /// What is not in the index of terms yet, by the address of the term: records that are loaded share their terms, and to
+    /// hash the text of one would take it from the cache of the thread that loads them.
+    pending: HashMap<usize, PendingPostings, RandomState>,
+    n_pending: usize,
     counts: HashMap<Arc<str>, usize, RandomState>,
 }
 
+/// Keys that carry a term.
+struct PendingPostings {
+    term: Arc<str>,
+    keys: Vec<Arc<str>>,
+}
+
+impl PendingPostings {
+    /// Moves them into the index, and returns how many they were.
+    fn flush(&mut self, terms: &mut OrdSet<Posting>) -> usize {
+        let n_keys = self.keys.len();
+        for key in self.keys.drain(..) {
+            let term = self.term.clone();
+            terms.insert(Posting { term, key });
+        }
+        n_keys
+    }
+}
+
 impl StateBuilder {
-    /// Appends `record`, whose key comes after those of all earlier ones.
-    pub(crate) fn push(&mut self, record: Arc<Record>) {
+    /// Puts `record`, in place of the one of its key if there is one.
+    pub(crate) fn insert(&mut self, record: Arc<Record>) {
         let state = &mut self.state;
         state.bytes += record.value.len() as u64;
         state.disk_bytes += record.disk_bytes();
-        for (slash, _) in record.key.match_indices('/') {
-            let prefix = &record.key[..=slash];
-            match self.counts.get_mut(prefix) {
-                Some(count) => *count += 1,
-                None => drop(self.counts.insert(prefix.into(), 1)),
-            }
+        let previous = state.records.insert(record.key.clone(), record.clone());
+        let Some(previous) = previous else {
+            self.count_key(&record.key, |n| n + 1);
+            return self.index(&record);
+        };
+        state.bytes -= previous.value.len() as u64;
+        state.disk_bytes -= previous.disk_bytes();
+        // A posting waits under the very term of its record.
+        let mut terms = previous.terms.iter().zip(record.terms.iter());
+        let is_same = previous.terms.len() == record.terms.len()
+            && terms.all(|(previous, term)| Arc::ptr_eq(previous, term))
+            && previous.expires == record.expires;
+        if !is_same {
+            self.unindex(&previous);
+            self.index(&record);
         }
-        if let Some(at) = record.expires {
-            state.expiries.insert((at, record.key.clone()));
-        }
-        for term in record.terms.iter() {
-            match self.by_term.get_mut(term) {
-                Some(keys) => keys.push(record.key.clone()),
-                None => drop(self.by_term.insert(term.clone(), vec![record.key.clone()])),
-            }
-        }
-        state.records.insert(record.key.clone(), record);
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.state.len()
+    /// Removes the record of `key`, if there is one.
+    pub(crate) fn remove(&mut self, key: &str) {
+        let state = &mut self.state;
+        let Some(record) = state.records.remove(key) else {
+            return;
+        };
+        state.bytes -= record.value.len() as u64;
+        state.disk_bytes -= record.disk_bytes();
+        self.count_key(key, |n| n - 1);
+        self.unindex(&record);
     }
 
     pub(crate) fn last_key(&self) -> Option<&Arc<str>> {
         self.state.records.get_max().map(|(key, _)| key)
     }
 
-    /// The records so far, in the order of their keys.
-    pub(crate) fn records(&self) -> impl Iterator<Item = &Arc<Record>> {
-        self.state.records.values()
-    }
-
     /// The state, last changed at `revision`.
-    pub(crate) fn finish(self, revision: Revision) -> KeyspaceState {
-        let mut by_term: Vec<_> = self.by_term.into_iter().collect();
-        by_term.sort_unstable();
-        let postings = by_term.into_iter().flat_map(|(term, keys)| {
-            keys.into_iter().map(move |key| Posting {
-                term: term.clone(),
-                key,
-            })
-        });
+    pub(crate) fn finish(mut self, revision: Revision) -> KeyspaceState {
+        self.flush();
+        let counts = self.counts.into_iter().filter(|(_, count)| *count > 0);
         KeyspaceState {
             revision,
-            terms: postings.collect(),
-            counts: self.counts.into_iter().collect(),
+            counts: counts.collect(),
             ..self.state
         }
     }
+
+    fn index(&mut self, record: &Record) {
+        for term in record.terms.iter() {
+            let pending = self.pending.entry(address(term));
+            let pending = pending.or_insert_with(|| PendingPostings {
+                term: term.clone(),
+                keys: Vec::new(),
+            });
+            pending.keys.push(record.key.clone());
+            self.n_pending += 1;
+            if pending.keys.len() == POSTINGS {
+                self.n_pending -= pending.flush(&mut self.state.terms);
+            }
+        }
+        if let Some(at) = record.expires {
+            self.state.expiries.insert((at, record.key.clone()));
+        }
+        if self.n_pending >= ALL_POSTINGS {
+            self.flush();
+        }
+    }
+
+    fn unindex(&mut self, record: &Record) {
+        for term in record.terms.iter() {
+            if let Some(pending) = self.pending.get_mut(&address(term)) {
+                self.n_pending -= pending.flush(&mut self.state.terms);
+            }
+        }
+        self.state.unindex(record);
+    }
+
+    /// Moves all postings that wait into the index, in its order.
+    fn flush(&mut self) {
+        let mut pending: Vec<_> = self.pending.drain().map(|(_, pending)| pending).collect();
+        pending.sort_unstable_by(|one, other| one.term.cmp(&other.term));
+        for mut pending in pending {
+            pending.flush(&mut self.state.terms);
+        }
+        self.n_pending = 0;
+    }
+
+    fn count_key(&mut self, key: &str, change: impl Fn(usize) -> usize) {
+        for (slash, _) in key.match_indices('/') {
+            let prefix = &key[..=slash];
+            match self.counts.get_mut(prefix) {
+                Some(count) => *count = change(*count),
+                None => drop(self.counts.insert(prefix.into(), change(0))),
+            }
+        }
+    }
+}
+
+/// Where a term lies. Another term lies there only once this one is dropped.
+fn address(term: &Arc<str>) -> usize {
+    Arc::as_ptr(term).cast::<()>().addr()
 }
 
 /// Where a range begins: after the key of the last page, but never before the prefix.
@@ -359,17 +435,50 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_is_built_of_sorted_records_is_that_of_single_inserts() {
+    fn a_state_that_is_built_is_that_of_single_changes() {
         let mut records: Vec<_> = (0..10_000).map(record).collect();
         records.sort_unstable_by(|one, other| one.key.cmp(&other.key));
-        let mut inserted = KeyspaceState::empty(Revision(7));
+        let mut changed = KeyspaceState::empty(Revision(7));
         let mut builder = StateBuilder::default();
-        for record in records {
-            inserted.insert(record.clone());
-            builder.push(record);
+        for record in &records {
+            changed.insert(record.clone());
+            builder.insert(record.clone());
+        }
+        // Of other keys some are new; of the same keys some get other terms, and some equal ones of their own.
+        for n in (0..30_000).step_by(7) {
+            let other = record(n);
+            let key = records[n * 13 % 10_000].key.clone();
+            let terms: Arc<[Arc<str>]> = match n % 3 {
+                0 => other.terms.clone(),
+                1 => other.terms.iter().map(|term| Arc::from(&**term)).collect(),
+                _ => Arc::new([]),
+            };
+            let replaced = Record::stamped(key.clone(), other.revision, terms, other.redraft());
+            for record in [Arc::new(replaced), other] {
+                changed.insert(record.clone());
+                builder.insert(record);
+            }
+            if n % 5 == 0 {
+                changed.remove(&key);
+                builder.remove(&key);
+                builder.remove("not there");
+            }
         }
         let built = builder.finish(Revision(7));
-        built.assert_same(&inserted);
-        assert_eq!(built.count("ns-07/"), inserted.count("ns-07/"));
+        built.assert_same(&changed);
+        assert_eq!(built.count("ns-07/"), changed.count("ns-07/"));
+    }
+
+    #[test]
+    fn a_state_of_which_all_was_removed_is_empty() {
+        let mut builder = StateBuilder::default();
+        for n in 0..100 {
+            builder.insert(record(n));
+        }
+        for n in 0..100 {
+            builder.remove(&record(n).key);
+        }
+        let built = builder.finish(Revision(7));
+        built.assert_same(&KeyspaceState::empty(Revision(7)));
     }
 }
