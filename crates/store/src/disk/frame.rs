@@ -4,7 +4,8 @@
 //! offset, so a frame that was moved, repeated or left over from another file does not pass.
 
 use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crc32fast::Hasher;
@@ -21,6 +22,9 @@ pub(super) const HEADER: u64 = 36;
 
 /// What stands before a frame's payload: its length and its checksum.
 pub(super) const PREFIX: usize = 8;
+
+/// How much of a file is read at a time: as much as stays in the cache until it is decoded.
+const READ_AHEAD: usize = if cfg!(test) { 256 } else { 512 << 10 };
 
 /// Which file this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +81,13 @@ impl FileIdentity {
 pub(super) struct FrameReader {
     path: PathBuf,
     identity: FileIdentity,
-    file: BufReader<File>,
+    file: File,
     length: u64,
     offset: u64,
-    payload: Vec<u8>,
+    /// What was read. Frames are not copied out of it.
+    buffer: Vec<u8>,
+    /// What of the buffer was read from the file and not returned; it begins at `offset`.
+    unread: Range<usize>,
 }
 
 /// What follows in a file.
@@ -100,14 +107,14 @@ impl FrameReader {
         };
         let file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
-        let file = BufReader::with_capacity(256 << 10, file);
         let mut frames = FrameReader {
             path: path.into(),
             identity,
             file,
             length,
             offset: 0,
-            payload: Vec::new(),
+            buffer: vec![0; READ_AHEAD],
+            unread: 0..0,
         };
         frames.check_header()?;
         Ok(frames)
@@ -134,36 +141,33 @@ impl FrameReader {
         if length == 0 || end > self.length {
             return Ok(NextFrame::Torn);
         }
-        self.payload.resize(length as usize, 0);
-        self.file
-            .read_exact(&mut self.payload)
-            .map_err(|source| self.io(source))?;
-        if self.identity.checksum(self.offset, &self.payload) != checksum {
+        let n_bytes = PREFIX + length as usize;
+        self.fill(n_bytes)?;
+        let frame = self.unread.start..self.unread.start + n_bytes;
+        let payload = &self.buffer[frame][PREFIX..];
+        if self.identity.checksum(self.offset, payload) != checksum {
             return Ok(NextFrame::Torn);
         }
+        self.unread.start += n_bytes;
         self.offset = end;
-        Ok(NextFrame::Frame(&self.payload))
+        Ok(NextFrame::Frame(payload))
     }
 
     /// Length and checksum of the next frame. A log's unused room is zero, and so begins no frame.
     fn read_prefix(&mut self) -> Result<Option<(u32, u32)>, OpenError> {
         let mut prefix = [0; PREFIX];
         let room = (self.length - self.offset).min(PREFIX as u64) as usize;
-        self.file
-            .read_exact(&mut prefix[..room])
-            .map_err(|source| self.io(source))?;
+        prefix[..room].copy_from_slice(self.fill(room)?);
         let [length, checksum] = [&prefix[..4], &prefix[4..]].map(le_u32);
         Ok((prefix != [0; PREFIX]).then_some((length, checksum)))
     }
 
     fn check_header(&mut self) -> Result<(), OpenError> {
-        let mut header = [0; HEADER as usize];
-        match self.file.read_exact(&mut header) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return Err(self.corrupt("too short"));
-            }
-            read => read.map_err(|source| self.io(source))?,
+        if self.length < HEADER {
+            return Err(self.corrupt("too short"));
         }
+        let mut header = [0; HEADER as usize];
+        header.copy_from_slice(self.fill(HEADER as usize)?);
         let (body, checksum) = header.split_at(HEADER as usize - 4);
         if crc32fast::hash(body) != le_u32(checksum) || body[..8] != *MAGIC {
             return Err(self.corrupt("its header is not ours"));
@@ -179,8 +183,27 @@ impl FrameReader {
         if header[..] != self.identity.header() {
             return Err(self.corrupt("it has another file's name"));
         }
+        self.unread.start += HEADER as usize;
         self.offset = HEADER;
         Ok(())
+    }
+
+    /// The next `n_bytes`, which the file has.
+    fn fill(&mut self, n_bytes: usize) -> Result<&[u8], OpenError> {
+        if self.unread.len() < n_bytes {
+            self.buffer.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+            self.buffer.resize(self.buffer.len().max(n_bytes), 0);
+        }
+        while self.unread.len() < n_bytes {
+            match self.file.read(&mut self.buffer[self.unread.end..]) {
+                Ok(0) => return Err(self.io(ErrorKind::UnexpectedEof.into())),
+                Ok(n_read) => self.unread.end += n_read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.io(error)),
+            }
+        }
+        Ok(&self.buffer[self.unread.start..][..n_bytes])
     }
 
     fn io(&self, source: io::Error) -> OpenError {
