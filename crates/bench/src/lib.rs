@@ -92,7 +92,8 @@ watch-1000 (one operation is one delivery; the server's cost excludes the update
 containers each) have only create, strategic-patch (strategic merge patch) and delete; deployments only create, apply
 (server-side) and delete; both have at most 1000 objects. Widgets (a custom resource with 30 fields and 5 validation
 rules) and events (not among the default kinds) have only create, patch and delete. CPU is that of the given processes
-between the first and the last operation, including background work; `client` is the load generator's.";
+between the first and the last operation, including background work; `client` is the load generator's. With --sustain,
+`late` is how long after their time the generator sent patches: that part of a latency is not the server's.";
 
 /// Which workloads to run on which server.
 #[derive(Clone, Debug, clap::Args)]
@@ -172,6 +173,15 @@ pub struct Options {
     #[arg(long, value_name = "RATE", conflicts_with_all = ["only", "start", "scale", "loops", "operations"], value_parser = rate)]
     sustain: Option<f64>,
 
+    /// With --sustain: fail if the p99 of patches or reads is above this many milliseconds in a quarter of the time.
+    #[arg(long, value_name = "MILLISECONDS", requires = "sustain", value_parser = milliseconds)]
+    max_p99: Option<f64>,
+
+    /// With --sustain: fail if the resident memory of --server-pid grows by more MiB than this after the first quarter of the
+    /// time.
+    #[arg(long, value_name = "MIB", requires_all = ["sustain", "server_pid"])]
+    max_memory_growth: Option<u64>,
+
     /// Instead of workloads: start this command five times, measure the time until /readyz returns 200, stop it with SIGTERM.
     #[arg(long, value_name = "COMMAND", conflicts_with = "only")]
     start: Option<String>,
@@ -198,6 +208,12 @@ fn seconds(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|seconds| (0.001..=86_400.0).contains(seconds));
     seconds.ok_or_else(|| "must be a number of seconds above 0".to_owned())
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    let milliseconds = text.parse().ok();
+    let milliseconds = milliseconds.filter(|milliseconds| (0.001..=1e9).contains(milliseconds));
+    milliseconds.ok_or_else(|| "must be a number of milliseconds above 0".to_owned())
 }
 
 fn rate(text: &str) -> Result<f64, String> {

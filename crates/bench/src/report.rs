@@ -242,11 +242,11 @@ impl BenchReport {
     }
 }
 
-fn millis(micros: u32) -> f64 {
+pub(crate) fn millis(micros: u32) -> f64 {
     f64::from(micros) / 1e3
 }
 
-fn mebibytes(bytes: u64) -> f64 {
+pub(crate) fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 

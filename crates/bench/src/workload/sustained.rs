@@ -1,9 +1,10 @@
 //! A sustained load: clients write at a fixed rate for a long time, while every object is watched.
 //!
 //! Each client patches its objects in turn, at the times of a schedule, and reads one in ten back. A latency is measured
-//! from the scheduled time, so that a server that stalls is charged for all requests that it delayed. There is a
-//! report for each quarter of the time: memory that grows, and latencies that do, show in the last one. In the end every
-//! object has its last acknowledged value, and its watch has seen as many events as there were patches.
+//! from the scheduled time, so that a server that stalls is charged for all requests that it delayed. What a client that waits
+//! for nothing is late by is the generator's own, and reported beside it. There is a report for each quarter of the time:
+//! memory that grows, and latencies that do, show in the last one, and fail the run if they exceed the limits of the options.
+//! In the end every object has its last acknowledged value, and its watch has seen as many events as there were patches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,7 @@ use crate::client::{ApiCall, ApiConnection};
 use crate::load::WorkloadError;
 use crate::meter::ServerMeter;
 use crate::objects::{Collection, ObjectKind, scan_string};
-use crate::report::{BenchReport, WorkloadOutcome};
+use crate::report::{BenchReport, WorkloadOutcome, mebibytes, millis};
 use crate::session::Session;
 
 /// One in so many patches is followed by a read of the object.
@@ -65,6 +66,7 @@ async fn sustain(
                 .run_client(client_idx, rate, begin, begin + length),
         );
     }
+    let mut quarters = Vec::new();
     for quarter in 1..=N_REPORTS {
         let meter = ServerMeter::start(&session.servers)?;
         tokio::select! {
@@ -72,17 +74,73 @@ async fn sustain(
             Some(ended) = tasks.join_next() => return Err(ended.expect("a watcher does not panic")),
         }
         let reading = meter.stop()?;
-        let QuarterTally { patches, reads } = std::mem::take(&mut *load.quarter.lock());
-        for (verb, latencies) in [("patch", patches), ("get", reads)] {
+        let QuarterTally {
+            patches,
+            reads,
+            late,
+        } = std::mem::take(&mut *load.quarter.lock());
+        let outcomes = [("patch", patches), ("get", reads), ("late", late)];
+        let outcomes = outcomes.map(|(verb, latencies)| {
             let name = format!("sustained-{quarter}/{verb}");
-            report.add(WorkloadOutcome::new(name, &reading, latencies, 0));
-        }
+            WorkloadOutcome::new(name, &reading, latencies, 0)
+        });
+        outcomes.iter().for_each(|it| report.add(it.clone()));
+        quarters.push(outcomes);
     }
     while let Some(ended) = clients.join_next().await {
         ended.expect("a client does not panic")?;
     }
     load.check_events().await?;
-    load.check_objects().await
+    load.check_objects().await?;
+    let limits = SustainedLimits {
+        p99_ms: session.options.max_p99,
+        memory_growth_mib: session.options.max_memory_growth,
+    };
+    limits.check(&quarters)
+}
+
+/// What a run must not exceed.
+struct SustainedLimits {
+    p99_ms: Option<f64>,
+    memory_growth_mib: Option<u64>,
+}
+
+impl SustainedLimits {
+    /// Fails with every limit that the quarters exceed. Each has the outcomes of patches, reads and lateness.
+    fn check(&self, quarters: &[[WorkloadOutcome; 3]]) -> Result<(), WorkloadError> {
+        let exceeded: Vec<_> = self.slow(quarters).chain(self.growth(quarters)).collect();
+        match exceeded.is_empty() {
+            true => Ok(()),
+            false => Err(WorkloadError::Wrong(exceeded.join("; "))),
+        }
+    }
+
+    fn slow(&self, quarters: &[[WorkloadOutcome; 3]]) -> impl Iterator<Item = String> {
+        let limit = self.p99_ms.unwrap_or(f64::INFINITY);
+        let measured = quarters.iter().flat_map(|[patches, reads, late]| {
+            [patches, reads].map(|outcome| (outcome, millis(outcome.p99_us), late))
+        });
+        let slow = measured.filter(move |(_, p99, _)| *p99 > limit);
+        slow.map(move |(outcome, p99, late)| {
+            let (name, late) = (&outcome.name, millis(late.p99_us));
+            format!(
+                "p99 of {name} is {p99} ms, above {limit} ms (the generator's lateness: {late} ms)"
+            )
+        })
+    }
+
+    fn growth(&self, quarters: &[[WorkloadOutcome; 3]]) -> Option<String> {
+        let limit = self.memory_growth_mib?;
+        let resident = |quarter: &[WorkloadOutcome; 3]| quarter[0].rss_bytes;
+        let (first, last) = (resident(quarters.first()?)?, resident(quarters.last()?)?);
+        let is_above = last > first.saturating_add(limit.saturating_mul(1 << 20));
+        is_above.then(|| {
+            let [first, last] = [first, last].map(mebibytes);
+            format!(
+                "resident memory grew from {first:.1} to {last:.1} MiB, by more than {limit} MiB"
+            )
+        })
+    }
 }
 
 struct SustainedLoad {
@@ -106,6 +164,8 @@ struct ObjectTally {
 struct QuarterTally {
     patches: Vec<u32>,
     reads: Vec<u32>,
+    /// How long after their time patches were sent by clients that waited for no response then.
+    late: Vec<u32>,
 }
 
 impl SustainedLoad {
@@ -126,7 +186,10 @@ impl SustainedLoad {
             if due >= end {
                 break;
             }
-            sleep_until(due.into()).await;
+            if Instant::now() < due {
+                sleep_until(due.into()).await;
+                self.quarter.lock().late.push(micros_since(due));
+            }
             let (n, turn) = (object_idx as u64, self.session.next_turn());
             connection
                 .count(&self.collection.merge_patch(n, turn))
@@ -268,4 +331,61 @@ impl SustainedLoad {
 fn micros_since(instant: Instant) -> u32 {
     let elapsed = instant.elapsed().as_micros();
     elapsed.try_into().unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::MeterReading;
+
+    /// A quarter with a p99 of patches, reads and lateness in milliseconds, and resident memory at its end in MiB.
+    fn quarter(p99_ms: [u32; 3], resident_mib: u64) -> [WorkloadOutcome; 3] {
+        let reading = MeterReading {
+            elapsed: Duration::from_secs(1),
+            server_cpu: None,
+            own_cpu: None,
+            resident: Some(resident_mib << 20),
+        };
+        let [patch, get, late] = p99_ms.map(|p99_ms| vec![p99_ms * 1000]);
+        [("patch", patch), ("get", get), ("late", late)]
+            .map(|(name, latencies)| WorkloadOutcome::new(name, &reading, latencies, 0))
+    }
+
+    /// What a run of two quarters exceeds.
+    fn exceeded(p99_ms: Option<f64>, memory_growth_mib: Option<u64>) -> String {
+        let limits = SustainedLimits {
+            p99_ms,
+            memory_growth_mib,
+        };
+        let quarters = [quarter([20, 10, 1], 100), quarter([60, 40, 2], 130)];
+        match limits.check(&quarters) {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_run_within_its_limits_succeeds() {
+        assert_eq!(exceeded(None, None), "");
+        assert_eq!(exceeded(Some(60.0), Some(30)), "");
+    }
+
+    #[test]
+    fn a_quarter_with_a_larger_p99_fails_the_run_and_says_what_the_generator_added() {
+        assert_eq!(
+            exceeded(Some(50.0), None),
+            "p99 of patch is 60 ms, above 50 ms (the generator's lateness: 2 ms)"
+        );
+        assert_eq!(exceeded(Some(39.5), None).matches("p99 of").count(), 2);
+    }
+
+    #[test]
+    fn memory_that_grows_after_the_first_quarter_fails_the_run() {
+        assert_eq!(
+            exceeded(None, Some(29)),
+            "resident memory grew from 100.0 to 130.0 MiB, by more than 29 MiB"
+        );
+        let both = exceeded(Some(50.0), Some(29));
+        assert!(both.contains("p99") && both.contains("MiB"), "{both}");
+    }
 }

@@ -330,7 +330,7 @@ impl Process {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id().expect("it runs")).unwrap()
     }
 }
