@@ -243,6 +243,27 @@ fn open(bencher: Bencher, n_records: usize) {
         Store::open(dir.path(), Options::default()).unwrap(),
         n_records,
     ));
+    open_dir(bencher, &dir);
+}
+
+/// The same after a third of the records were written again, in another order than that of their keys.
+#[divan::bench(args = sizes(), sample_count = 5, sample_size = 1)]
+fn open_after_updates(bencher: Bencher, n_records: usize) {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (store, space) = fill(
+        Store::open(dir.path(), Options::default()).unwrap(),
+        n_records,
+    );
+    let updates: Vec<_> = (0..n_records / 3).map(|n| n * 7919 % n_records).collect();
+    for updates in updates.chunks(100) {
+        let writes = updates.iter().map(|&n| put(&space, n)).collect();
+        RUNTIME.block_on(store.commit(writes)).unwrap();
+    }
+    drop((store, space));
+    open_dir(bencher, &dir);
+}
+
+fn open_dir(bencher: Bencher, dir: &TempDir) {
     let files = std::fs::read_dir(dir.path()).unwrap().flatten();
     // The reserve is not read.
     let read = files.filter(|file| file.file_name() != "reserve");
