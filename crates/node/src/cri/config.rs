@@ -58,6 +58,9 @@ const READONLY_PATHS: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
+/// The directory of volumes in the directory of a pod.
+pub(super) const VOLUMES: &str = "volumes";
+
 /// Where the agent keeps files.
 #[derive(Debug, Clone)]
 pub(super) struct NodePaths {
@@ -81,7 +84,7 @@ impl NodePaths {
     /// The directory of a volume. Kubernetes: `kubernetes.io~TYPE/NAME`.
     pub(super) fn volume(&self, uid: &str, kind: &str, name: &str) -> PathBuf {
         let kind = format!("kubernetes.io~{kind}");
-        self.pod(uid).join("volumes").join(kind).join(name)
+        self.pod(uid).join(VOLUMES).join(kind).join(name)
     }
 
     /// The directory of a pod's logs.

@@ -58,10 +58,10 @@ pub(super) enum SandboxPhase {
     Ready { id: Str, addresses: Vec<Str> },
     /// It has ended by itself; its containers ended, too.
     Lost { id: Str },
-    /// A task stops it.
-    Stopping { id: Str },
-    /// It has stopped.
-    Stopped { id: Str },
+    /// The pod has ended: a task stops the sandbox, if there is one, and tears down the volumes.
+    Stopping { id: Option<Str> },
+    /// The pod has ended: the sandbox has stopped, and the volumes are gone.
+    Stopped { id: Option<Str> },
 }
 
 impl SandboxPhase {
@@ -69,10 +69,8 @@ impl SandboxPhase {
     pub(super) fn id(&self) -> Option<&Str> {
         match self {
             SandboxPhase::None | SandboxPhase::Creating { .. } => None,
-            SandboxPhase::Ready { id, .. }
-            | SandboxPhase::Lost { id }
-            | SandboxPhase::Stopping { id }
-            | SandboxPhase::Stopped { id } => Some(id),
+            SandboxPhase::Ready { id, .. } | SandboxPhase::Lost { id } => Some(id),
+            SandboxPhase::Stopping { id } | SandboxPhase::Stopped { id } => id.as_ref(),
         }
     }
 }
@@ -150,7 +148,9 @@ impl CriNode {
                     let phase = &mut record.sandbox.phase;
                     must_stop = *phase == SandboxPhase::Creating { is_stopped: true };
                     *phase = match must_stop {
-                        true => SandboxPhase::Stopping { id: id.clone() },
+                        true => SandboxPhase::Stopping {
+                            id: Some(id.clone()),
+                        },
                         false => SandboxPhase::Ready {
                             id: id.clone(),
                             addresses,
@@ -159,7 +159,7 @@ impl CriNode {
                 });
                 let is_known = self.pods.lock().contains_key(uid);
                 if must_stop {
-                    self.finish_stopping(uid, id).await;
+                    self.finish_stopping(uid, Some(id)).await;
                 } else if !is_known {
                     self.remove_sandbox(&id).await;
                 }
@@ -334,7 +334,7 @@ impl CriNode {
         }
     }
 
-    /// Stops the sandbox of a pod; true once it has stopped.
+    /// Stops the sandbox of a pod that has ended, and tears down its volumes; true once that is done.
     pub(super) fn stop_sandbox(self: Arc<Self>, pod: &Value) -> bool {
         let uid: Str = pod["metadata"]["uid"].str().into();
         let id = {
@@ -348,14 +348,15 @@ impl CriNode {
             }
             let phase = &mut record.sandbox.phase;
             match phase {
-                SandboxPhase::None | SandboxPhase::Stopped { .. } => return true,
+                SandboxPhase::Stopped { .. } => return true,
                 SandboxPhase::Stopping { .. } => return false,
                 SandboxPhase::Creating { is_stopped } => {
                     *is_stopped = true;
                     return false;
                 }
-                SandboxPhase::Ready { id, .. } | SandboxPhase::Lost { id } => {
-                    let id = id.clone();
+                // Without a sandbox the pod may have volumes: they are set up before it.
+                SandboxPhase::None | SandboxPhase::Ready { .. } | SandboxPhase::Lost { .. } => {
+                    let id = phase.id().cloned();
                     *phase = SandboxPhase::Stopping { id: id.clone() };
                     id
                 }
@@ -365,16 +366,44 @@ impl CriNode {
         false
     }
 
-    async fn finish_stopping(self: &Arc<Self>, uid: &str, id: Str) {
-        while let Err(error) = self.stop_sandbox_by_id(&id).await {
-            tracing::warn!(%error, sandbox = %id, "cannot stop a sandbox, retrying");
-            sleep(RETRY).await;
+    async fn finish_stopping(self: &Arc<Self>, uid: &str, id: Option<Str>) {
+        if let Some(id) = &id {
+            while let Err(error) = self.stop_sandbox_by_id(id).await {
+                tracing::warn!(%error, sandbox = %id, "cannot stop a sandbox, retrying");
+                sleep(RETRY).await;
+            }
         }
+        self.tear_down_volumes(uid).await;
         // What is left is removed with the pod.
         let _ = self.remove_cgroup(uid).await;
         self.update_pod(uid, |record| {
             record.sandbox.phase = SandboxPhase::Stopped { id };
         });
+    }
+
+    /// Tears down the volumes of a pod that has ended, until that succeeds or the pod is removed.
+    /// Kubernetes: a pod is not terminated before its volumes are unmounted and the data of its
+    /// empty directories is removed (kubelet.go, `SyncTerminatedPod`). Logs and termination messages
+    /// stay.
+    async fn tear_down_volumes(&self, uid: &str) {
+        loop {
+            let state = {
+                let pods = self.pods.lock();
+                pods.get(uid).map(|record| record.volumes.clone())
+            };
+            let Some(state) = state else { return };
+            let dir = self.paths.pod(uid);
+            // The records of snapshots are beside the volumes.
+            let error = match self.remove_snapshots(uid).await {
+                Ok(()) => match spawn_blocking(move || state.lock().tear_down(&dir)).await {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => return,
+                },
+                Err(error) => error,
+            };
+            tracing::warn!(error, pod = uid, "cannot tear down volumes, retrying");
+            sleep(RETRY).await;
+        }
     }
 
     async fn stop_sandbox_by_id(&self, id: &str) -> Result<(), CallError> {

@@ -48,6 +48,8 @@ pub(super) fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> P
         runtime.runs_processes() && restored.containers.iter().any(|it| it.n_starts > 0);
     if is_over && !restored.containers.iter().any(ContainerState::is_running) {
         restored.stage = PodStage::Finished;
+        // An agent that was killed may not have cleaned up after it.
+        runtime.stop_sandbox(pod);
     }
     if restored.stage == PodStage::Active {
         restored.referenced = ReferencedObjects::from_pod(pod, now, runtime);

@@ -18,10 +18,10 @@ use super::{is_mount_point, pods_with_directories};
 use crate::cri::config::NodePaths;
 
 /// The directory of records in the directory of a pod.
-const RECORDS: &str = "image-volumes";
+pub(super) const RECORDS: &str = "image-volumes";
 /// A directory without files, which is the last layer of an overlay: one without a layer to write
 /// needs two others.
-const EMPTY: &str = "image-volumes-empty";
+pub(super) const EMPTY: &str = "image-volumes-empty";
 
 /// Writes down the image of a volume.
 pub(in crate::cri) fn record(pod_dir: &Path, volume: &str, image: &str) -> io::Result<()> {

@@ -36,7 +36,7 @@ use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value};
 use nix::mount::{MsFlags, mount};
 
-use super::config::{NodePaths, volume_mount};
+use super::config::{NodePaths, VOLUMES, volume_mount};
 use super::resources;
 use crate::pod::claims::{cannot_process, claim_name};
 use crate::pod::env_file::VolumeText;
@@ -136,8 +136,8 @@ pub(super) struct VolumeNode<'a> {
 pub(super) struct VolumeState {
     /// The hash of the contents that were written last.
     written: Option<u64>,
-    /// Whether the directory of the pod is removed, so that nothing is written any more.
-    is_removed: bool,
+    /// Whether the volumes are torn down, so that nothing is written any more.
+    is_torn_down: bool,
 }
 
 impl VolumeState {
@@ -150,7 +150,7 @@ impl VolumeState {
         node: VolumeNode,
     ) -> Result<(), String> {
         let hash = hash(contents);
-        if self.is_removed || self.written == Some(hash) {
+        if self.is_torn_down || self.written == Some(hash) {
             return Ok(());
         }
         let dir = node.paths.pod(pod["metadata"]["uid"].str());
@@ -165,9 +165,18 @@ impl VolumeState {
         self.written = None;
     }
 
+    /// Removes the volumes of a pod that has ended from its directory, which stays.
+    pub(super) fn tear_down(&mut self, dir: &Path) -> io::Result<()> {
+        self.is_torn_down = true;
+        tear_down::tear_down_volumes(
+            dir,
+            &[VOLUMES, sub_path::PARTS, image::RECORDS, image::EMPTY],
+        )
+    }
+
     /// Removes the directory of the pod.
     pub(super) fn remove(&mut self, dir: &Path) -> io::Result<()> {
-        self.is_removed = true;
+        self.is_torn_down = true;
         tear_down(dir)
     }
 }
@@ -617,5 +626,46 @@ mod tests {
         state.forget();
         state.set_up(&pod, &contents, node).unwrap();
         assert!(!paths.pod("u").exists());
+    }
+
+    #[test]
+    fn the_volumes_of_a_pod_that_has_ended_are_removed_and_the_rest_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = NodePaths {
+            root: dir.path().into(),
+            logs: dir.path().join("logs"),
+        };
+        let pod = value!({
+            "metadata": { "uid": "u" },
+            "spec": { "volumes": [{ "name": "v", "emptyDir": {} }] },
+        });
+        let mut state = VolumeState::default();
+        let contents = VolumeContents::new();
+        let node = VolumeNode {
+            name: "a",
+            paths: &paths,
+            memory: 0,
+        };
+        state.set_up(&pod, &contents, node).unwrap();
+        let (volume, pod_dir) = (paths.volume("u", "empty-dir", "v"), paths.pod("u"));
+        let message = paths.termination("u", "c", 0);
+        for file in [
+            &volume.join("file"),
+            &sub_path::target(&pod_dir, "v", "c", 0).join("file"),
+            &message,
+        ] {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        image::record(&pod_dir, "image", "a@b").unwrap();
+        state.tear_down(&pod_dir).unwrap();
+        state.forget();
+        state.set_up(&pod, &contents, node).unwrap();
+        let left = fs::read_dir(&pod_dir).unwrap();
+        let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut left: Vec<String> = left.collect();
+        left.sort();
+        assert_eq!(left, ["containers", "node"]);
+        assert!(message.exists());
     }
 }

@@ -15,6 +15,9 @@ use super::files::below;
 use super::pinned::Pinned;
 use super::{AtPath as _, MountError};
 
+/// The directory of mounted parts in the directory of a pod.
+pub(super) const PARTS: &str = "volume-subpaths";
+
 /// Mounts the part of a volume at `target`, in place of what was mounted there before.
 pub(super) fn bind(volume: &Path, sub_path: &str, target: &Path) -> Result<(), MountError> {
     let part = open(volume, sub_path)?;
@@ -81,7 +84,7 @@ fn make_dir(parent: &Pinned, name: &Path, mode: &Permissions) -> io::Result<Pinn
 
 /// Where a part of a volume is mounted for a container.
 pub(super) fn target(pod_dir: &Path, volume: &str, container: &str, mount_idx: usize) -> PathBuf {
-    let parts = pod_dir.join("volume-subpaths").join(volume);
+    let parts = pod_dir.join(PARTS).join(volume);
     parts.join(container).join(mount_idx.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! The removal of a pod's directory, with all that is mounted there.
+//! The removal of a pod's directory, or of its volumes, with all that is mounted there.
 
 use std::fs;
 use std::io;
@@ -7,21 +7,41 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, umount2};
 
-/// Removes the directory of a pod. What is mounted below it is unmounted first: the agent's own
-/// mounts, and those that a container propagated. Nothing is removed while a mount is left, because
-/// it may be a volume that outlives the pod.
+/// Removes the directory of a pod. Nothing is removed while a mount is left, because it may be a
+/// volume that outlives the pod.
 pub(in crate::cri) fn tear_down(pod_dir: &Path) -> io::Result<()> {
+    unmount_all(pod_dir)?;
+    remove_dir(pod_dir)
+}
+
+/// Removes directories of volumes in the directory of a pod, with all that is mounted in it.
+pub(super) fn tear_down_volumes(pod_dir: &Path, names: &[&str]) -> io::Result<()> {
+    unmount_all(pod_dir)?;
+    names
+        .iter()
+        .try_for_each(|name| remove_dir(&pod_dir.join(name)))
+}
+
+/// Unmounts what is mounted below the directory of a pod: the agent's own mounts, and those that a
+/// container propagated. An error if a mount is left.
+fn unmount_all(pod_dir: &Path) -> io::Result<()> {
     for path in mounts_below(pod_dir)?.iter().rev() {
         if umount2(path, MntFlags::UMOUNT_NOFOLLOW).is_err() {
             // It is in use: it goes with the last process that uses it.
             umount2(path, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH)?;
         }
     }
-    if let Some(left) = mounts_below(pod_dir)?.first() {
-        let message = format!("{} is still mounted", left.display());
-        return Err(io::Error::other(message));
+    match mounts_below(pod_dir)?.first() {
+        Some(left) => {
+            let message = format!("{} is still mounted", left.display());
+            Err(io::Error::other(message))
+        }
+        None => Ok(()),
     }
-    match fs::remove_dir_all(pod_dir) {
+}
+
+fn remove_dir(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }

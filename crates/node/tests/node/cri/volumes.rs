@@ -13,7 +13,7 @@ use mizzen_testing::Cluster;
 use mizzen_value::Value;
 
 use super::{RealNode, container};
-use crate::fixtures::{create, delete_pod, events_of};
+use crate::fixtures::{create, delete_pod, events_of, get_pod};
 
 impl RealNode {
     /// The output of a command in the container `c` of a pod.
@@ -107,6 +107,52 @@ async fn files_follow_their_objects_together() {
     })
     .await;
     assert_eq!(node.sh("web", "cat /part").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_has_ended_keeps_its_logs_and_not_its_volumes() {
+    let Some(mut node) = RealNode::start("real-ended", 46).await else {
+        return;
+    };
+    let secret = "{metadata: {name: secret}, data: {key: bmV3}}";
+    create(&node.cluster, &SECRETS, secret).await;
+    let volumes = "volumes: [{name: disk, emptyDir: {}}, {name: memory, emptyDir: {medium: Memory}}, \
+                   {name: secret, secret: {secretName: secret}}]";
+    let spec = |rest: &str| {
+        let container = container(&format!(
+            "command: [sh, -c, 'echo logged; echo x > /disk/x; echo x > /memory/x; {rest}'], volumeMounts: \
+             [{{name: disk, mountPath: /disk}}, {{name: memory, mountPath: /memory}}, \
+             {{name: secret, mountPath: /secret}}, {{name: disk, mountPath: /part, subPath: part}}]"
+        ));
+        format!("{container}, {volumes}, restartPolicy: Never, terminationGracePeriodSeconds: 1")
+    };
+    let late = format!("activeDeadlineSeconds: 3, {}", spec("exec sleep 1000"));
+    for (name, spec, ended) in [
+        ("done", spec("exit 0"), "Succeeded"),
+        ("late", late, "Failed"),
+    ] {
+        node.run(name, &spec).await;
+        let pod = node.until_pod(name, ended).await;
+        let dir = node.volumes_dir().join(pod.uid());
+        // The status says that it has ended once the volumes are gone.
+        assert!(dir.is_dir());
+        for part in ["volumes", "volume-subpaths"] {
+            assert!(!dir.join(part).exists(), "{name}: {part}");
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        assert!(!mounts.contains(pod.uid()), "{name}: {mounts}");
+        assert_eq!(node.log(name, "").await, "logged\n");
+    }
+
+    // What an agent has left that was killed in between is removed by the next one.
+    node.cluster.restart_with(|builder| builder.nodes(0)).await;
+    let done = get_pod(&node.cluster, "done").await;
+    let left = node.volumes_dir().join(done.uid()).join("volumes");
+    fs::create_dir(&left).unwrap();
+    node.run_agent().await;
+    node.until("the volumes are removed", async |_| !left.exists())
+        .await;
+    assert_eq!(node.log("done", "").await, "logged\n");
 }
 
 /// Creates a volume and a claim that are bound to each other.
