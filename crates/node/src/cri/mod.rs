@@ -115,7 +115,7 @@ use prober::ProbeCounts;
 use resize::LatestResize;
 use resources::MachineResources;
 use sandbox::{Sandbox, SandboxPhase};
-use service_address::ServiceListener;
+use service_address::{ServiceListener, service_address};
 use stats::StatsCache;
 use volumes::VolumeState;
 
@@ -541,6 +541,11 @@ impl ContainerRuntime for CriRuntime {
             Some(_) => self.0.adopted_container(config),
             None => None,
         };
+        if cell.is_some() {
+            // The listener for its pod has ended with the agent that had started it.
+            let (node, service) = (self.0.clone(), service_address(config.node.services()));
+            tokio::spawn(async move { node.serve_api_again(service).await });
+        }
         let cell = cell.unwrap_or_else(|| self.0.clone().start_container(config));
         Box::new(CriContainer::new(self.0.clone(), cell, config))
     }

@@ -42,6 +42,12 @@ pub(super) struct ServiceListener {
     task: JoinSet<()>,
 }
 
+impl ServiceListener {
+    fn serves(&self, service: Option<SocketAddr>) -> bool {
+        self.address == service && !self.task.is_empty()
+    }
+}
+
 /// The address of the Service, from the variables of Services.
 pub(super) fn service_address(services: &[(Str, Str)]) -> Option<SocketAddr> {
     let value = |wanted: &str| {
@@ -72,6 +78,14 @@ pub(super) fn use_host_address(variables: &mut [KeyValue], service: SocketAddr, 
 }
 
 impl CriNode {
+    /// Serves the API server for pods that were there before the agent started, unless that is done.
+    pub(super) async fn serve_api_again(&self, service: Option<SocketAddr>) {
+        let is_served = self.service_listener.lock().await.serves(service);
+        if !is_served {
+            self.serve_api(service).await;
+        }
+    }
+
     /// Serves the API server at the address of its Service, unless that is done or another program
     /// has configured the network.
     pub(super) async fn serve_api(&self, service: Option<SocketAddr>) {
@@ -82,7 +96,7 @@ impl CriNode {
             return;
         }
         let mut listener = self.service_listener.lock().await;
-        let is_served = listener.address == Some(service) && !listener.task.is_empty();
+        let is_served = listener.serves(Some(service));
         let bridge = network::bridge(&self.node);
         // A bridge that was removed and made again has lost its address.
         let bound = match add_address(&bridge, service.ip()).await {

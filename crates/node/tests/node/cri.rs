@@ -61,6 +61,8 @@ struct RealNode {
     runtime: CriRuntime,
     housekeeping: Housekeeping,
     shutdown: ShutdownConfig,
+    /// Where clients in pods reach the API server, if they do.
+    api_server: Option<String>,
 }
 
 impl RealNode {
@@ -97,6 +99,7 @@ impl RealNode {
             runtime,
             housekeeping,
             shutdown: ShutdownConfig::default(),
+            api_server: None,
         };
         node.run_agent().await;
         node.until("the node is registered", async |node| {
@@ -115,7 +118,7 @@ impl RealNode {
 
     /// Runs the agent, or restarts it with a new connection to the runtime.
     async fn run_agent(&mut self) {
-        self.runtime = connect(&self.containerd, self.name, &self.housekeeping).await;
+        self.runtime = CriRuntime::connect(self.cri_options()).await.unwrap();
         let clock = mizzen_sdk::clock::wall_clock();
         let authority = self.authority.pem();
         let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority, clock).await;
@@ -233,7 +236,10 @@ impl RealNode {
     }
 
     fn cri_options(&self) -> CriOptions {
-        cri_options(&self.containerd, self.name, &self.housekeeping)
+        CriOptions {
+            api_server: self.api_server.clone(),
+            ..cri_options(&self.containerd, self.name, &self.housekeeping)
+        }
     }
 
     fn volumes_dir(&self) -> std::path::PathBuf {

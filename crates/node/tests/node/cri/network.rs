@@ -6,11 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mizzen_node::runtime::ContainerRuntime as _;
+use mizzen_sdk::resource::SERVICES;
 use mizzen_value::{json, value};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::timeout;
 
 use super::{RealNode, container};
+use crate::fixtures::create;
 
 /// The network outside: a network namespace beside that of the machine.
 struct Outside {
@@ -209,4 +212,47 @@ async fn a_pod_has_an_address_of_each_family() {
     assert_eq!(all, ["10.213.147.2", "fd00:213:147::2"]);
     assert_eq!(status["podIP"].str(), all[0]);
     assert_eq!(node.log("web", "").await, format!("{}\n2\n", all.join(",")));
+}
+
+/// Answers each connection with a word, where the API server would be.
+async fn answer(word: &'static str, host: &str) -> String {
+    let listener = TcpListener::bind((host, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 64]).await;
+            let _ = stream.write_all(word.as_bytes()).await;
+        }
+    });
+    address
+}
+
+/// What a client in a pod gets at the address of the API server.
+const CALL: &str =
+    "echo hello | nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT | tail -n 1";
+
+async fn create_service(node: &RealNode) {
+    let service =
+        "{metadata: {name: kubernetes}, spec: {clusterIP: 10.0.0.1, ports: [{port: 443}]}}";
+    create(&node.cluster, &SERVICES, service).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_reach_the_api_server_after_a_restart_of_the_agent() {
+    let Some(mut node) = RealNode::start("real-api", 148).await else {
+        return;
+    };
+    create_service(&node).await;
+    node.api_server = Some(answer("welcome", "127.0.0.1").await);
+    node.run_agent().await;
+    node.run("web", &container("command: [sleep, '1000']"))
+        .await;
+    for _ in 0..2 {
+        node.until_pod("web", "ready=True c=running").await;
+        node.until("the API server answers", async |node| {
+            node.exec("web", CALL, "").await.0 == "welcome"
+        })
+        .await;
+        node.run_agent().await;
+    }
 }
