@@ -317,13 +317,13 @@ impl CriNode {
         let made = match mounts {
             Ok(mounts) => {
                 let mut made = self.container_config(config, mounts);
-                self.share_target(pod, spec, &mut made);
+                let shared = self.share_target(pod, spec, &mut made);
                 if let (Some(service), Some(api)) = (service, &self.api_server)
                     && pod["spec"]["hostNetwork"].bool()
                 {
                     use_host_address(&mut made.envs, service, api);
                 }
-                Ok(made)
+                shared.map(|()| made)
             }
             Err(error) => Err(error.to_string()),
         };
@@ -465,17 +465,28 @@ impl CriNode {
         })
     }
 
-    /// An ephemeral container shares the process namespace of its target.
-    fn share_target(&self, pod: &Value, spec: &Value, made: &mut CriContainerConfig) {
+    /// An ephemeral container shares the process namespace of its target. Kubernetes: it does not
+    /// start before that (kuberuntime_manager.go, `getTargetID`).
+    fn share_target(
+        &self,
+        pod: &Value,
+        spec: &Value,
+        made: &mut CriContainerConfig,
+    ) -> Result<(), String> {
         let target = spec["targetContainerName"].str();
-        let pods = self.pods.lock();
-        let Some(record) = pods.get(pod["metadata"]["uid"].str()) else {
-            return;
+        if target.is_empty() {
+            return Ok(());
+        }
+        let id = {
+            let pods = self.pods.lock();
+            let record = pods.get(pod["metadata"]["uid"].str());
+            let mut instances = record.into_iter().flat_map(|it| it.containers.iter().rev());
+            instances.find_map(|cell| {
+                let id = cell.state.lock().id.clone();
+                (cell.name == target && !id.is_empty()).then_some(id)
+            })
         };
-        let mut instances = record.containers.iter().rev();
-        let Some(cell) = instances.find(|cell| !target.is_empty() && cell.name == target) else {
-            return;
-        };
+        let id = id.ok_or_else(|| format!("unable to find target container {target}"))?;
         let context = made
             .linux
             .as_mut()
@@ -484,8 +495,9 @@ impl CriNode {
             && namespaces.pid == NamespaceMode::Container as i32
         {
             namespaces.pid = NamespaceMode::Target as i32;
-            namespaces.target_id = cell.state.lock().id.as_str().into();
+            namespaces.target_id = id.as_str().into();
         }
+        Ok(())
     }
 
     async fn create_container(

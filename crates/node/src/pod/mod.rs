@@ -484,6 +484,7 @@ impl PodState {
     }
 
     /// Starts what should run: init containers until each has completed, then the regular ones.
+    /// Ephemeral containers wait for none of them, because with them an init container is debugged.
     /// Kubernetes: a container starts once the one before it has its image, runs, and has run its
     /// postStart hook (kuberuntime_manager.go, `SyncPod`). A simulated start takes no time.
     fn keep_running(&mut self, sync: &mut SyncContext) -> bool {
@@ -494,10 +495,22 @@ impl PodState {
         if !self.volumes_ready(sync) || !self.sandbox_ready(sync) {
             return false;
         }
+        sync.image_volumes = std::mem::take(&mut self.image_volumes);
+        let acted = self.start_in_order(true, sync) | self.start_in_order(false, sync);
+        self.image_volumes = std::mem::take(&mut sync.image_volumes);
+        self.follow_resize(sync);
+        acted || self.is_done(sync.pod)
+    }
+
+    /// Starts the ephemeral containers, or the regular ones after the init containers; true if
+    /// something was done.
+    fn start_in_order(&mut self, is_ephemeral: bool, sync: &mut SyncContext) -> bool {
         let mut acted = false;
         let has_begun = self.has_initialized();
-        sync.image_volumes = std::mem::take(&mut self.image_volumes);
-        for container in &mut self.containers {
+        let containers = self.containers.iter_mut();
+        for container in
+            containers.filter(|it| (it.role == ContainerRole::Ephemeral) == is_ephemeral)
+        {
             acted |= container.ensure_running(self.referenced.as_deref_mut(), sync);
             let may_go_on = match container.role {
                 ContainerRole::Init => container.is_ready(&Value::Null),
@@ -510,9 +523,7 @@ impl PodState {
                 break;
             }
         }
-        self.image_volumes = std::mem::take(&mut sync.image_volumes);
-        self.follow_resize(sync);
-        acted || self.is_done(sync.pod)
+        acted
     }
 
     /// Whether init containers and sidecars are over that regular containers wait for. Kubernetes:

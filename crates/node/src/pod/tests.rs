@@ -949,6 +949,22 @@ fn an_ephemeral_container_is_started_when_it_is_added() {
 }
 
 #[test]
+fn an_ephemeral_container_does_not_wait_for_an_init_container() {
+    let spec = "initContainers: [{name: stuck, image: i}], containers: [{name: web, image: web}]";
+    let expected = [(100, "Pending stuck=unready web=PodInitializing")];
+    let mut play = check("stuck: run 60m, exit", spec, &expected);
+    let debug = value!({ "name": "debug", "image": "sh" });
+    play.object
+        .entry("spec")
+        .set("ephemeralContainers", vec![debug]);
+    play.until(200);
+    assert_eq!(
+        play.show(),
+        "Pending stuck=unready web=PodInitializing debug=ready"
+    );
+}
+
+#[test]
 fn a_pod_continues_after_a_restart_of_the_agent() {
     let mut play = check(
         "2x run 1s, exit 1 then ready 3s",
