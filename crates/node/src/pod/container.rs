@@ -78,7 +78,16 @@ pub struct ContainerState {
     end_seen: Moment,
     /// Whether it is stopped to be started with its new image.
     pub(super) is_replaced: bool,
+    /// What it was before the start of its current instance.
+    before_start: Option<Box<BeforeStart>>,
     pub(super) changes_at: Option<Moment>,
+}
+
+/// The fields of a container to which a start that comes to nothing returns.
+struct BeforeStart {
+    state: Option<ContainerPhase>,
+    last: Option<Termination>,
+    is_replaced: bool,
 }
 
 /// The restart back-off, and since when it counts.
@@ -117,6 +126,7 @@ impl ContainerState {
             stopping_since: None,
             end_seen: Moment::default(),
             is_replaced: false,
+            before_start: None,
             changes_at: None,
         }
     }
@@ -191,6 +201,9 @@ impl ContainerState {
         }
         (self.usable, self.changes_at) = (usable, changes_at);
         let was = self.state.replace(state);
+        if self.state != Some(ContainerPhase::Creating) {
+            self.before_start = None;
+        }
         if self.is_running() && was == Some(ContainerPhase::Creating) {
             sync.record(self, Note::normal("Started", "", "Container started"));
         }
@@ -222,7 +235,11 @@ impl ContainerState {
     fn undo_start(&mut self) {
         self.body = None;
         self.n_starts -= 1;
-        self.state = self.last.take().map(ContainerPhase::Ended);
+        self.state = None;
+        if let Some(before) = self.before_start.take() {
+            (self.state, self.last, self.is_replaced) =
+                (before.state, before.last, before.is_replaced);
+        }
     }
 
     /// Starts it if it should run; true if something was done.
@@ -441,6 +458,11 @@ impl ContainerState {
         from_files: &Variables,
         sync: &mut SyncContext,
     ) {
+        self.before_start = Some(Box::new(BeforeStart {
+            state: self.state.clone(),
+            last: self.last.clone(),
+            is_replaced: self.is_replaced,
+        }));
         if let Some(end) = self.end() {
             let finished = end.finished.unwrap_or(sync.now);
             self.last = Some(end.clone());
@@ -660,7 +682,6 @@ impl ContainerState {
         self.back_off = None;
         self.pull.cancel();
         (self.volume_error, self.config_error) = (None, None);
-        self.is_replaced = false;
         self.is_preparing = false;
         if self.state == Some(ContainerPhase::Creating) {
             if let Some(body) = &mut self.body {
@@ -668,6 +689,7 @@ impl ContainerState {
             }
             self.undo_start();
         }
+        self.is_replaced = false;
         if self.body.is_none() {
             self.changes_at = None;
         }

@@ -2,8 +2,15 @@
 
 use mizzen_value::{json, value, yaml};
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::BoxFuture;
+
 use super::*;
-use crate::runtime::Simulated;
+use crate::runtime::{
+    Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerStatus, ContainerUsage, Exec,
+    LogLine, PodConnection, ProbeResult, ProbeType, Simulated, Stdio, StopTimes, Unacceptable,
+};
 use crate::status::{self, Host};
 
 /// A pod whose status is written whenever it changes.
@@ -12,6 +19,7 @@ struct Play {
     pod: PodState,
     now: Moment,
     told: Vec<String>,
+    runtime: Arc<dyn ContainerRuntime>,
 }
 
 const BEGIN: Moment = Moment::from_secs(1_700_000_000);
@@ -39,6 +47,7 @@ impl Play {
             pod,
             now: BEGIN,
             told: Vec::new(),
+            runtime: Arc::new(Simulated),
         };
         play.until(0);
         play
@@ -48,7 +57,8 @@ impl Play {
     fn until(&mut self, millis: u64) {
         let end = BEGIN + Duration::from_millis(millis);
         loop {
-            let mut sync = SyncContext::new(&self.object, self.now, &Simulated, NodeContext::NONE);
+            let mut sync =
+                SyncContext::new(&self.object, self.now, &*self.runtime, NodeContext::NONE);
             let wakes = self.pod.advance(&mut sync);
             for PodEvent { note, .. } in sync.events {
                 self.told.push(format!("{}: {}", note.reason, note.message));
@@ -156,6 +166,82 @@ fn check(script: &str, spec: &str, expected: &[(u64, &str)]) -> Play {
         assert_eq!(play.show(), *shown, "after {millis} ms of {script:?}");
     }
     play
+}
+
+/// A runtime that cannot create the next containers.
+#[derive(Default)]
+struct Failing {
+    n_failures: AtomicUsize,
+}
+
+struct NotCreated;
+
+impl ContainerHandle for NotCreated {
+    fn status(&self, _: Moment) -> ContainerStatus {
+        ContainerStatus {
+            state: ContainerPhase::Failed {
+                reason: "CreateContainerError".into(),
+                message: "no room".into(),
+            },
+            usable: false,
+            changes_at: None,
+            id: Str::default(),
+            image_id: Str::default(),
+            user: None,
+        }
+    }
+
+    fn stop(&mut self, _: StopTimes) {}
+
+    fn update(&mut self, _: &ContainerConfig) {}
+
+    fn probe(&self, _: ProbeType, _: &ContainerConfig, _: Moment) -> Option<ProbeResult> {
+        None
+    }
+}
+
+impl ContainerRuntime for Failing {
+    fn version(&self) -> String {
+        Simulated.version()
+    }
+
+    fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
+        Simulated.accepts(pod)
+    }
+
+    fn start(&self, config: &ContainerConfig, now: Moment) -> Box<dyn ContainerHandle> {
+        let left = self.n_failures.load(Ordering::Relaxed);
+        self.n_failures
+            .store(left.saturating_sub(1), Ordering::Relaxed);
+        match left {
+            0 => Simulated.start(config, now),
+            _ => Box::new(NotCreated),
+        }
+    }
+
+    fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<LogLine> {
+        Simulated.logs(life, now)
+    }
+
+    fn output(&self, life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chunk> {
+        Simulated.output(life, from, now)
+    }
+
+    fn usage(&self, life: &ContainerLife, from: Moment, to: Moment) -> Option<ContainerUsage> {
+        Simulated.usage(life, from, to)
+    }
+
+    fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>> {
+        Simulated.exec(exec, stdio)
+    }
+
+    fn connect(
+        &self,
+        pod: &Value,
+        port: u16,
+    ) -> BoxFuture<'static, std::io::Result<Box<dyn PodConnection>>> {
+        Simulated.connect(pod, port)
+    }
 }
 
 const WEB: &str = "containers: [{name: web, image: web}]";
@@ -306,6 +392,23 @@ fn a_rule_restarts_all_containers() {
         play.show(),
         "Succeeded i=Completed:0+1 a=Completed:0+1 b=Completed:0+1"
     );
+}
+
+#[test]
+fn an_init_container_that_cannot_be_created_again_is_not_skipped() {
+    let spec = "restartPolicy: Never, initContainers: [{name: i, image: i}], containers: [{name: a, image: a, restartPolicy: Never, \
+                restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]}]";
+    let script = "a: run 1s, exit 42 then run 5s, exit";
+    let mut play = check(script, spec, &[(500, "Running i=Completed:0 a=ready")]);
+    let runtime = Arc::new(Failing::default());
+    runtime.n_failures.store(1, Ordering::Relaxed);
+    play.runtime = runtime;
+    play.until(2_000);
+    let shown = play.show();
+    assert!(shown.contains(" i=CreateContainerError+1"), "{shown}");
+    assert!(play.told.contains(&"Failed: Error: no room".into()));
+    play.until(60_000);
+    assert_eq!(play.show(), "Succeeded i=Completed:0+1 a=Completed:0+1");
 }
 
 const INIT: &str = "initContainers: [{name: one, image: i}, {name: side, image: s, restartPolicy: Always}, \
