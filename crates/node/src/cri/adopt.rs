@@ -98,11 +98,11 @@ impl CriNode {
     }
 
     /// Removes a container that was created and not started, because the agent ended between the two
-    /// calls: it starts anew. False if the last call of that agent has started it.
+    /// calls, or the start failed: it starts anew. False if the last call has started it.
     ///
     /// containerd removes a container that runs by force, and it would run twice then. So the start of
     /// an agent that has ended gets the time to succeed, or to be given up, before the removal.
-    async fn remove_unstarted(&self, id: &str) -> Result<bool, CallError> {
+    pub(super) async fn remove_unstarted(&self, id: &str) -> Result<bool, CallError> {
         for check in 0..STARTING_CHECKS {
             let Some(status) = self.find_status(id).await? else {
                 return Ok(true);
@@ -156,7 +156,7 @@ impl CriNode {
     }
 
     /// Removes a container that may have gone already.
-    async fn remove_adopted(&self, id: &str) -> Result<(), CallError> {
+    pub(super) async fn remove_adopted(&self, id: &str) -> Result<(), CallError> {
         let request = RemoveContainerRequest {
             container_id: id.into(),
         };

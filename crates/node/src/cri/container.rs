@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mizzen_cri::CallError;
 use mizzen_cri::messages::{
-    ContainerConfig as CriContainerConfig, ContainerState, ContainerStatus as CriStatus,
+    Container, ContainerConfig as CriContainerConfig, ContainerState, ContainerStatus as CriStatus,
     ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ImageSpec, ImageStatusRequest,
     Int64Value, LinuxContainerSecurityContext, NamespaceMode, RemoveContainerRequest,
     StartContainerRequest, StopContainerRequest,
@@ -401,16 +401,18 @@ impl CriNode {
             container_id: id.as_str().into(),
         };
         if let Err(error) = self.client.call(start).await {
-            cell.record(Note::warning(
-                "Failed",
-                "",
-                format!("Error: {}", error.message),
-            ));
-            return match self.refresh(cell).await {
+            let phase = self.settle_start(cell).await;
+            // If it runs, the response was lost.
+            if !phase.as_ref().is_some_and(CellPhase::is_running) {
+                let message = format!("Error: {}", error.message);
+                cell.record(Note::warning("Failed", "", message));
+                let Some(phase) = phase else {
+                    return Err(StartError::new("RunContainerError", error.message));
+                };
                 // The runtime has it as exited with code 128.
-                Ok(()) if !cell.state.lock().phase.is_running() => Ok(()),
-                _ => Err(StartError::new("RunContainerError", error.message)),
-            };
+                cell.state.lock().phase = phase;
+                return Ok(());
+            }
         }
         self.link_log(pod, cell, &id).await;
         let hook = tokio::select! {
@@ -429,8 +431,33 @@ impl CriNode {
             self.remove_container(&id).await;
             return Err(StartError::new("CreateContainerError", "cancelled".into()));
         }
-        let refreshed = self.refresh(cell).await;
-        refreshed.map_err(|error| StartError::new("RunContainerError", error.message))
+        while let Err(error) = self.refresh(cell).await {
+            tracing::warn!(%error, container = %id, "cannot read the status of a container, retrying");
+            sleep(RETRY).await;
+        }
+        Ok(())
+    }
+
+    /// What has become of an instance whose start has failed, as soon as the runtime says it: `None` if
+    /// it has not started, and is removed.
+    async fn settle_start(&self, cell: &ContainerCell) -> Option<CellPhase> {
+        let id = cell.state.lock().id.clone();
+        loop {
+            let settled: Result<Option<CellPhase>, CallError> = async {
+                match self.remove_unstarted(&id).await? {
+                    true => Ok(None),
+                    false => self.read_phase(cell).await.map(Some),
+                }
+            }
+            .await;
+            match settled {
+                Ok(phase) => return phase,
+                Err(error) => {
+                    tracing::warn!(%error, container = %id, "cannot find out whether a container runs, retrying");
+                }
+            }
+            sleep(RETRY).await;
+        }
     }
 
     /// Makes the link to the log of an instance. A container runs without it.
@@ -526,7 +553,13 @@ impl CriNode {
             config: Some(made),
             sandbox_config: Some(self.sandbox_config(pod, attempt)),
         };
-        let created = self.client.call(create).await;
+        let created = match self.client.call(create.clone()).await {
+            Err(error) => match self.remove_leftover(cell).await {
+                Ok(true) => self.client.call(create).await,
+                _ => Err(error),
+            },
+            created => created,
+        };
         let id = Str::from(created.map_err(|error| failed(error.message))?.container_id);
         let mut state = cell.state.lock();
         state.id = id.clone();
@@ -534,6 +567,32 @@ impl CriNode {
             .events
             .push(Note::normal("Created", "", "Container created"));
         Ok(id)
+    }
+
+    /// Removes the container of an earlier call for the same instance, of which the response was lost:
+    /// the runtime keeps its name. False if there is none.
+    async fn remove_leftover(&self, cell: &ContainerCell) -> Result<bool, CallError> {
+        let listed = self.list_containers().await?;
+        let known: HashSet<Str> = {
+            let pods = self.pods.lock();
+            let cells = pods.get(&cell.uid).into_iter();
+            let cells = cells.flat_map(|record| &record.containers);
+            cells.map(|cell| cell.state.lock().id.clone()).collect()
+        };
+        let is_leftover = |found: &Container| {
+            found.labels.get(config::POD_UID).map(String::as_str) == Some(cell.uid.as_str())
+                && found.metadata.as_ref().is_some_and(|metadata| {
+                    metadata.name == cell.name.as_str() && metadata.attempt == cell.attempt
+                })
+                && found.state() != ContainerState::Running
+                && !known.contains(found.id.as_str())
+        };
+        let mut is_removed = false;
+        for leftover in listed.iter().filter(|found| is_leftover(found)) {
+            self.remove_adopted(&leftover.id).await?;
+            is_removed = true;
+        }
+        Ok(is_removed)
     }
 
     /// Reads the status of an instance; once more if it has stopped meanwhile.

@@ -2,7 +2,8 @@
 //! pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 //!
 //! Of the dead instances of a container the latest is kept, for its log and its status. A sandbox
-//! stays as long as it is the pod's latest one, runs, or has containers. The directories of a pod
+//! stays as long as it is the pod's latest one, runs, or has containers; one that runs and is not the
+//! agent's goes: the response to the call that had made it was lost. The directories of a pod
 //! are removed once no sandbox has its UID: other agents may share the runtime and the directories.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,6 +20,7 @@ use tokio::task::spawn_blocking;
 
 use super::config::{POD_UID, log_name};
 use super::container::ContainerCell;
+use super::sandbox::SandboxPhase;
 use super::{CriNode, log_links, log_rotation, volumes};
 
 /// Kubernetes: the most dead instances of a container (`MaxPerPodContainerCount`).
@@ -34,11 +36,13 @@ struct Garbage {
 }
 
 impl Garbage {
-    /// Pure. `is_known` says of a UID whether the agent has the pod.
+    /// Pure. `is_known` says of a UID whether the agent has the pod, and `is_stray` of a UID and the
+    /// ID of a sandbox that runs whether the agent uses another one, or none.
     fn find(
         sandboxes: &[PodSandbox],
         containers: &[Container],
         is_known: impl Fn(&str) -> bool,
+        is_stray: impl Fn(&str, &str) -> bool,
     ) -> Garbage {
         let uid =
             |labels: &BTreeMap<String, String>| labels.get(POD_UID).cloned().unwrap_or_default();
@@ -77,13 +81,16 @@ impl Garbage {
         for (uid, mut sandboxes) in of_pods {
             sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.created_at));
             let n_kept = usize::from(is_known(&uid));
-            let old = sandboxes.into_iter().skip(n_kept).filter(|sandbox| {
-                let is_ready = sandbox.state() == PodSandboxState::Ready;
-                !is_ready && !active.contains(sandbox.id.as_str())
+            let old = sandboxes.into_iter().enumerate().filter(|(at, sandbox)| {
+                let is_over = match sandbox.state() {
+                    PodSandboxState::Ready => is_stray(&uid, &sandbox.id),
+                    PodSandboxState::NotReady => *at >= n_kept,
+                };
+                is_over && !active.contains(sandbox.id.as_str())
             });
             garbage
                 .sandboxes
-                .extend(old.map(|sandbox| sandbox.id.clone()));
+                .extend(old.map(|(_, sandbox)| sandbox.id.clone()));
         }
         garbage
     }
@@ -97,11 +104,21 @@ impl CriNode {
         is_short_of_disk: bool,
     ) -> Result<(), CallError> {
         let (sandboxes, containers) = (self.list_sandboxes().await?, self.list_containers().await?);
-        let garbage = Garbage::find(&sandboxes, &containers, |uid| {
+        let is_known = |uid: &str| {
             let pods = self.pods.lock();
             pods.get(uid)
                 .is_some_and(|pod| !is_short_of_disk || !pod.has_ended())
-        });
+        };
+        let is_stray = |uid: &str, id: &str| {
+            let pods = self.pods.lock();
+            match pods.get(uid).map(|pod| &pod.sandbox.phase) {
+                // It may be the one that is being made.
+                Some(SandboxPhase::Creating { .. }) => false,
+                Some(phase) => phase.id().is_none_or(|own| own.as_str() != id),
+                None => true,
+            }
+        };
+        let garbage = Garbage::find(&sandboxes, &containers, is_known, is_stray);
         for id in &garbage.containers {
             self.forget_instance(id);
             self.remove_container(id).await;
@@ -244,11 +261,13 @@ mod tests {
         lines.iter().enumerate().map(read).collect()
     }
 
-    /// The pod `here` is known.
+    /// The pod `here` is known, with its sandbox `s` or `t`.
     #[track_caller]
     fn check(sandbox_lines: &[&str], container_lines: &[&str], expected: [&str; 2]) {
         let (sandboxes, containers) = (sandboxes(sandbox_lines), containers(container_lines));
-        let garbage = Garbage::find(&sandboxes, &containers, |uid| uid == "here");
+        let is_known = |uid: &str| uid == "here";
+        let is_stray = |uid: &str, id: &str| !is_known(uid) || !matches!(id, "s" | "t");
+        let garbage = Garbage::find(&sandboxes, &containers, is_known, is_stray);
         assert_eq!(
             [garbage.containers.join(" "), garbage.sandboxes.join(" ")],
             expected
@@ -291,5 +310,13 @@ mod tests {
             ["", ""],
         );
         check(&["s here ready", "t here ready"], &[], ["", ""]);
+    }
+
+    #[test]
+    fn a_sandbox_that_runs_and_is_not_the_agents_is_removed() {
+        check(&["u here ready", "t here ready"], &[], ["", "u"]);
+        check(&["t here ready", "u here ready"], &[], ["", "u"]);
+        check(&["t gone ready"], &[], ["", "t"]);
+        check(&["u here ready"], &["a u here c runs"], ["", ""]);
     }
 }

@@ -210,7 +210,19 @@ impl CriNode {
         };
         let run = self.client.call(run).await.map_err(CreateError::Call)?;
         let id = Str::from(run.pod_sandbox_id);
-        let addresses = self.sandbox_addresses(&id).await;
+        match self.complete_sandbox(pod, &id).await {
+            Ok(addresses) => Ok((id, addresses)),
+            Err(error) => {
+                // The next try makes another one.
+                self.remove_sandbox(&id).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the addresses of a new sandbox, and writes its hosts.
+    async fn complete_sandbox(&self, pod: &Value, id: &Str) -> Result<Vec<Str>, CreateError> {
+        let addresses = self.sandbox_addresses(id).await;
         let addresses = addresses.map_err(CreateError::Call)?;
         let path = self.paths.hosts(pod["metadata"]["uid"].str());
         let (pod, own) = (pod.clone(), addresses.clone());
@@ -223,7 +235,7 @@ impl CriNode {
         })
         .await;
         match written {
-            Ok(Ok(())) => Ok((id, addresses)),
+            Ok(Ok(())) => Ok(addresses),
             Ok(Err(error)) => Err(CreateError::Mount(format!(
                 "cannot write /etc/hosts: {error}"
             ))),

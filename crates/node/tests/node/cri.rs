@@ -3,6 +3,7 @@
 //! Pods have addresses of a bridge that the node makes; only this machine dials them.
 
 mod events;
+mod failures;
 mod http_server;
 mod image_volumes;
 mod kills;

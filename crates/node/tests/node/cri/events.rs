@@ -20,9 +20,10 @@ use mizzen_cri::messages::{
     ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
     CreateContainerResponse, Empty, Image, ImageStatusResponse, ListContainersResponse,
     ListImagesResponse, ListPodSandboxResponse, PodSandbox, PodSandboxNetworkStatus,
-    PodSandboxState, PodSandboxStatus, PodSandboxStatusResponse, RunPodSandboxRequest,
-    RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse,
-    StopContainerRequest, VersionResponse,
+    PodSandboxState, PodSandboxStatus, PodSandboxStatusResponse, RemoveContainerRequest,
+    RemovePodSandboxRequest, RunPodSandboxRequest, RunPodSandboxResponse, RuntimeCondition,
+    RuntimeStatus, StartContainerRequest, StatusResponse, StopContainerRequest,
+    StopPodSandboxRequest, VersionResponse,
 };
 use mizzen_node::Options;
 use mizzen_node::cri::{CriOptions, CriRuntime, Housekeeping};
@@ -44,12 +45,23 @@ const MAX_EVENTS: usize = 4096;
 
 /// A container runtime without containers.
 #[derive(Clone, Default)]
-struct MadeUpRuntime(Arc<Mutex<State>>);
+pub(super) struct MadeUpRuntime(pub(super) Arc<Mutex<State>>);
+
+/// How a call fails.
+#[derive(Clone, Copy)]
+pub(super) enum Failure {
+    /// It has no effect.
+    Refused,
+    /// It has its effect, and the client does not learn it.
+    ResponseLost,
+}
 
 #[derive(Default)]
-struct State {
-    sandboxes: BTreeMap<String, PodSandbox>,
-    containers: BTreeMap<String, (Container, ContainerStatus)>,
+pub(super) struct State {
+    pub(super) sandboxes: BTreeMap<String, PodSandbox>,
+    pub(super) containers: BTreeMap<String, (Container, ContainerStatus)>,
+    /// The failures of the next calls of methods.
+    pub(super) failures: Vec<(&'static str, Failure)>,
     /// The streams of events.
     streams: Vec<mpsc::Sender<ContainerEventResponse>>,
     refuses_streams: bool,
@@ -78,11 +90,15 @@ fn status(code: &'static str) -> Frame<Bytes> {
     Frame::trailers(trailers)
 }
 
-fn respond(message: Option<Bytes>) -> Body {
+const NOT_FOUND: &str = "5";
+const ALREADY_EXISTS: &str = "6";
+const UNIMPLEMENTED: &str = "12";
+const UNAVAILABLE: &str = "14";
+
+fn respond(message: Result<Bytes, &'static str>) -> Body {
     let frames = match message {
-        Some(message) => vec![Frame::data(message), status("0")],
-        // Unimplemented.
-        None => vec![status("12")],
+        Ok(message) => vec![Frame::data(message), status("0")],
+        Err(code) => vec![status(code)],
     };
     let frames = frames.into_iter().map(Ok::<_, Infallible>);
     BodyExt::boxed(StreamBody::new(stream::iter(frames)))
@@ -112,18 +128,30 @@ impl MadeUpRuntime {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let message = body.slice(5..);
         *self.0.lock().calls.entry(method.clone()).or_default() += 1;
-        let body = match method.as_str() {
-            "GetContainerEvents" => self.stream(),
-            method => respond(self.answer(method, message)),
+        let body = match (method.as_str(), self.next_failure(&method)) {
+            ("GetContainerEvents", _) => self.stream(),
+            (method, None) => respond(self.answer(method, message)),
+            (method, Some(failure)) => {
+                if matches!(failure, Failure::ResponseLost) {
+                    self.answer(method, message).unwrap();
+                }
+                respond(Err(UNAVAILABLE))
+            }
         };
         let response = Response::builder().header("content-type", "application/grpc");
         response.body(body).unwrap()
     }
 
+    fn next_failure(&self, method: &str) -> Option<Failure> {
+        let failures = &mut self.0.lock().failures;
+        let at = failures.iter().position(|(of, _)| *of == method)?;
+        Some(failures.remove(at).1)
+    }
+
     fn stream(&self) -> Body {
         let mut state = self.0.lock();
         if state.refuses_streams {
-            return respond(None);
+            return respond(Err(UNIMPLEMENTED));
         }
         let (sender, receiver) = mpsc::channel(MAX_EVENTS);
         state.streams.push(sender);
@@ -134,9 +162,10 @@ impl MadeUpRuntime {
         BodyExt::boxed(StreamBody::new(events))
     }
 
-    fn answer(&self, method: &str, message: Bytes) -> Option<Bytes> {
+    fn answer(&self, method: &str, message: Bytes) -> Result<Bytes, &'static str> {
         let state = &mut *self.0.lock();
-        Some(match method {
+        let n_before = state.calls[method] - 1;
+        Ok(match method {
             "Version" => frame(&VersionResponse {
                 runtime_name: "made-up".into(),
                 runtime_api_version: "v1".into(),
@@ -166,7 +195,7 @@ impl MadeUpRuntime {
                     .unwrap()
                     .config
                     .unwrap();
-                let id = format!("sandbox-{}", state.sandboxes.len());
+                let id = format!("sandbox-{n_before}");
                 let sandbox = PodSandbox {
                     id: id.clone(),
                     metadata: config.metadata,
@@ -201,7 +230,13 @@ impl MadeUpRuntime {
             "CreateContainer" => {
                 let request = CreateContainerRequest::decode(message).unwrap();
                 let config = request.config.unwrap();
-                let id = format!("container-{}", state.containers.len());
+                let name = |it: &Container| (it.metadata.clone(), it.labels.clone());
+                let wanted = (config.metadata.clone(), config.labels.clone());
+                let mut known = state.containers.values();
+                if known.any(|(known, _)| name(known) == wanted) {
+                    return Err(ALREADY_EXISTS);
+                }
+                let id = format!("container-{n_before}");
                 let container = Container {
                     id: id.clone(),
                     pod_sandbox_id: request.pod_sandbox_id,
@@ -220,24 +255,40 @@ impl MadeUpRuntime {
             }
             "StartContainer" => {
                 let id = StartContainerRequest::decode(message).unwrap().container_id;
-                let (_, status) = state.containers.get_mut(&id)?;
+                let (_, status) = state.containers.get_mut(&id).ok_or(NOT_FOUND)?;
                 status.state = ContainerState::Running as i32;
                 status.started_at = 2;
                 frame(&Empty {})
             }
             "StopContainer" => {
                 let id = StopContainerRequest::decode(message).unwrap().container_id;
-                let (_, status) = state.containers.get_mut(&id)?;
+                let (_, status) = state.containers.get_mut(&id).ok_or(NOT_FOUND)?;
                 status.state = ContainerState::Exited as i32;
                 frame(&Empty {})
             }
-            "StopPodSandbox" | "RemovePodSandbox" | "RemoveContainer" => frame(&Empty {}),
+            "StopPodSandbox" => {
+                let id = StopPodSandboxRequest::decode(message).unwrap();
+                let sandbox = state.sandboxes.get_mut(&id.pod_sandbox_id);
+                sandbox.ok_or(NOT_FOUND)?.state = PodSandboxState::NotReady as i32;
+                frame(&Empty {})
+            }
+            "RemovePodSandbox" => {
+                let id = RemovePodSandboxRequest::decode(message).unwrap();
+                state.sandboxes.remove(&id.pod_sandbox_id);
+                frame(&Empty {})
+            }
+            "RemoveContainer" => {
+                let id = RemoveContainerRequest::decode(message).unwrap();
+                state.containers.remove(&id.container_id);
+                frame(&Empty {})
+            }
             "ContainerStatus" => {
                 let id = ContainerStatusRequest::decode(message)
                     .unwrap()
                     .container_id;
+                let (_, status) = state.containers.get(&id).ok_or(NOT_FOUND)?;
                 frame(&ContainerStatusResponse {
-                    status: state.containers.get(&id).map(|(_, status)| status.clone()),
+                    status: Some(status.clone()),
                 })
             }
             "ListContainers" => {
@@ -253,7 +304,7 @@ impl MadeUpRuntime {
                     containers: listed.collect(),
                 })
             }
-            _ => return None,
+            _ => return Err(UNIMPLEMENTED),
         })
     }
 
@@ -277,7 +328,7 @@ impl MadeUpRuntime {
         }
     }
 
-    fn n_calls(&self, method: &str) -> usize {
+    pub(super) fn n_calls(&self, method: &str) -> usize {
         self.0.lock().calls.get(method).copied().unwrap_or_default()
     }
 
@@ -287,14 +338,14 @@ impl MadeUpRuntime {
 }
 
 /// A node on a made-up runtime.
-struct Node {
-    cluster: Cluster,
-    runtime: MadeUpRuntime,
+pub(super) struct Node {
+    pub(super) cluster: Cluster,
+    pub(super) runtime: MadeUpRuntime,
     _dir: TempDir,
 }
 
 impl Node {
-    async fn start(name: &'static str, runtime: MadeUpRuntime) -> Node {
+    pub(super) async fn start(name: &'static str, runtime: MadeUpRuntime) -> Node {
         let dir = tempfile::tempdir().unwrap();
         runtime.serve(dir.path().join("runtime.sock"));
         let path = |name: &str| dir.path().join(name);
@@ -324,7 +375,7 @@ impl Node {
         }
     }
 
-    async fn until(&self, what: &str, holds: impl AsyncFn(&Node) -> bool) {
+    pub(super) async fn until(&self, what: &str, holds: impl AsyncFn(&Node) -> bool) {
         let began = Instant::now();
         while !holds(self).await {
             assert!(began.elapsed() < PATIENCE, "not in time: {what}");
@@ -333,7 +384,7 @@ impl Node {
     }
 
     /// Runs a pod, whose first container is `container-0`.
-    async fn run_pod(&self, node: &str) {
+    pub(super) async fn run_pod(&self, node: &str) {
         let pod = format!(
             "{{metadata: {{name: web}}, spec: {{nodeName: {node}, restartPolicy: Never, \
              containers: [{{name: c, image: a, imagePullPolicy: IfNotPresent}}]}}}}"
@@ -342,7 +393,7 @@ impl Node {
         self.until_pod("ready=True c=running").await;
     }
 
-    async fn until_pod(&self, wanted: &str) {
+    pub(super) async fn until_pod(&self, wanted: &str) {
         self.until(wanted, async |node| {
             show(&get_pod(&node.cluster, "web").await).contains(wanted)
         })
