@@ -400,7 +400,8 @@ impl CriNode {
         let start = StartContainerRequest {
             container_id: id.as_str().into(),
         };
-        if let Err(error) = self.client.call(start).await {
+        // A start that the runtime gives up with its client may have run a process.
+        if let Err(error) = self.client.call_to_the_end(start).await {
             let phase = self.settle_start(cell).await;
             // If it runs, the response was lost.
             if !phase.as_ref().is_some_and(CellPhase::is_running) {
