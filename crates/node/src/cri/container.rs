@@ -54,7 +54,7 @@ pub(super) struct ContainerCell {
     pub state: Mutex<CellState>,
     pub probes: ProbeRuns,
     pub resize: LatestResize,
-    /// Ends the postStart hook of an instance that is cancelled.
+    /// Ends the postStart hook of an instance whose pod ends.
     cancelled: Notify,
     /// Whether it may be stopped now, after its preStop hook.
     turn: watch::Sender<bool>,
@@ -82,6 +82,8 @@ pub(super) struct CellState {
     /// Whether it was stopped while it was being started.
     has_stopped: bool,
     is_cancelled: bool,
+    /// Whether it is stopped because its postStart hook has failed.
+    has_failed_hook: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -203,6 +205,14 @@ impl ContainerCell {
     pub(super) fn record(&self, note: Note) {
         self.state.lock().events.push(note);
     }
+
+    /// An error if it was given up.
+    fn check_cancelled(&self) -> Result<(), StartError> {
+        match self.state.lock().is_cancelled {
+            true => Err(StartError::new("CreateContainerError", "cancelled".into())),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The wall-clock time of nanoseconds since 1970; `None` if it is not set.
@@ -251,6 +261,7 @@ impl ContainerHandle for CriContainer {
         ContainerStatus {
             state: state.phase.at(now),
             usable: state.phase.is_running(),
+            has_failed_hook: state.has_failed_hook,
             changes_at: None,
             id: match state.id.is_empty() {
                 true => Str::default(),
@@ -279,9 +290,10 @@ impl ContainerHandle for CriContainer {
             .resize_container(&self.cell, config.pod, config.container)
     }
 
-    fn cancel(&mut self) {
+    fn cancel(&mut self) -> bool {
         self.cell.state.lock().is_cancelled = true;
         self.cell.cancelled.notify_one();
+        false
     }
 
     fn take_events(&mut self) -> Vec<Note> {
@@ -295,7 +307,12 @@ impl ContainerHandle for CriContainer {
 
 impl CriNode {
     /// Starts a new instance.
-    pub(super) fn start_container(self: Arc<Self>, config: &ContainerConfig) -> Arc<ContainerCell> {
+    pub(super) fn start_container(
+        self: Arc<Self>,
+        config: &ContainerConfig,
+        now: Moment,
+    ) -> Arc<ContainerCell> {
+        let began = Instant::now();
         let (pod, spec) = (config.pod, config.container);
         let (uid, name) = (pod["metadata"]["uid"].str(), spec["name"].str());
         let cell = Arc::new(ContainerCell::new(uid, name, config.n_restarts));
@@ -350,8 +367,32 @@ impl CriNode {
             }
             self.remove_old_instances(&started).await;
             self.wake_pod(&started.uid);
+            if started.state.lock().has_failed_hook {
+                let now = now + began.elapsed();
+                self.stop_after_hook(started, &(pod, spec), now).await;
+            }
         });
         cell
+    }
+
+    /// Stops a container whose postStart hook has failed. Kubernetes: as any other one, with its
+    /// preStop hook (kuberuntime_container.go, `startContainer`). When the pod ends, the shorter grace
+    /// period counts.
+    async fn stop_after_hook(
+        self: Arc<Self>,
+        cell: Arc<ContainerCell>,
+        spec: &(Value, Value),
+        now: Moment,
+    ) {
+        let grace = spec::grace(&spec.0);
+        let time = KillTime {
+            moment: now + grace,
+            instant: Instant::now() + grace,
+        };
+        cell.turn.send_replace(true);
+        if cell.request_kill(time) {
+            self.stop_container(cell, spec).await;
+        }
     }
 
     /// Runs a container in the cgroup of its pod, which has the limits of a resize then.
@@ -392,10 +433,11 @@ impl CriNode {
             None => None,
         };
         check_non_root(pod, spec, image.as_ref())?;
+        cell.check_cancelled()?;
         let id = self.create_container(pod, made, cell).await?;
-        if cell.state.lock().is_cancelled {
+        if let Err(error) = cell.check_cancelled() {
             self.remove_container(&id).await;
-            return Err(StartError::new("CreateContainerError", "cancelled".into()));
+            return Err(error);
         }
         let start = StartContainerRequest {
             container_id: id.as_str().into(),
@@ -425,13 +467,9 @@ impl CriNode {
             let message = "PostStartHook failed";
             cell.record(Note::warning("FailedPostStartHook", "", message));
             cell.record(Note::normal("Killing", "", "FailedPostStartHook"));
-            let _ = self.stop_by_id(&id, spec::grace(pod)).await;
+            cell.state.lock().has_failed_hook = true;
         }
-        if cell.state.lock().is_cancelled {
-            let _ = self.stop_by_id(&id, spec::grace(pod)).await;
-            self.remove_container(&id).await;
-            return Err(StartError::new("CreateContainerError", "cancelled".into()));
-        }
+        // A pod that ends meanwhile stops it as any other one.
         while let Err(error) = self.refresh(cell).await {
             tracing::warn!(%error, container = %id, "cannot read the status of a container, retrying");
             sleep(RETRY).await;

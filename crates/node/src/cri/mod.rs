@@ -536,7 +536,7 @@ impl ContainerRuntime for CriRuntime {
         self.0.find_container(pod, container, now)
     }
 
-    fn start(&self, config: &ContainerConfig, _now: Moment) -> Box<dyn ContainerHandle> {
+    fn start(&self, config: &ContainerConfig, now: Moment) -> Box<dyn ContainerHandle> {
         let cell = match config.since {
             Some(_) => self.0.adopted_container(config),
             None => None,
@@ -546,7 +546,7 @@ impl ContainerRuntime for CriRuntime {
             let (node, service) = (self.0.clone(), service_address(config.node.services()));
             tokio::spawn(async move { node.serve_api_again(service).await });
         }
-        let cell = cell.unwrap_or_else(|| self.0.clone().start_container(config));
+        let cell = cell.unwrap_or_else(|| self.0.clone().start_container(config, now));
         Box::new(CriContainer::new(self.0.clone(), cell, config))
     }
 

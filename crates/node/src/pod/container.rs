@@ -65,6 +65,10 @@ pub struct ContainerState {
     pub config_error: Option<Box<CreateConfigError>>,
     /// Readiness as the runtime knows it.
     usable: bool,
+    /// Whether the runtime stops it, because its postStart hook has failed.
+    has_failed_hook: bool,
+    /// Whether it was given up while it was being created, and may start nevertheless.
+    is_cancelled: bool,
     wait: Option<RestartBackOff>,
     pub(super) probes: Probes,
     pub(super) body: Option<Box<dyn ContainerHandle>>,
@@ -118,6 +122,8 @@ impl ContainerState {
             ids: Vec::new(),
             config_error: None,
             usable: false,
+            has_failed_hook: false,
+            is_cancelled: false,
             wait: None,
             probes: Probes::default(),
             body: None,
@@ -146,6 +152,14 @@ impl ContainerState {
         matches!(self.state, Some(ContainerPhase::Running { .. }))
     }
 
+    /// Whether it runs, or may do so in a moment.
+    pub(super) fn is_alive(&self) -> bool {
+        matches!(
+            self.state,
+            Some(ContainerPhase::Running { .. } | ContainerPhase::Creating)
+        )
+    }
+
     /// Its termination, if it has exited.
     pub fn end(&self) -> Option<&Termination> {
         match &self.state {
@@ -156,7 +170,7 @@ impl ContainerState {
 
     /// Whether it runs and its startup probe has succeeded.
     pub fn has_started(&self, spec: &Value) -> bool {
-        self.is_running() && self.probes.has_started(spec)
+        self.is_running() && !self.has_failed_hook && self.probes.has_started(spec)
     }
 
     /// Whether it is ready.
@@ -186,6 +200,7 @@ impl ContainerState {
         let ContainerStatus {
             state,
             usable,
+            has_failed_hook,
             changes_at,
             id,
             image_id,
@@ -193,6 +208,11 @@ impl ContainerState {
         } = body.status(sync.now);
         events.into_iter().for_each(|note| sync.record(self, note));
         if let ContainerPhase::Failed { reason, message } = state {
+            if self.is_cancelled {
+                self.undo_start();
+                self.is_replaced = false;
+                return;
+            }
             return self.fail_creation(reason, message, sync);
         }
         if !id.is_empty() {
@@ -200,6 +220,7 @@ impl ContainerState {
             self.set_id(self.n_starts, id);
         }
         (self.usable, self.changes_at) = (usable, changes_at);
+        self.has_failed_hook = has_failed_hook;
         let was = self.state.replace(state);
         if self.state != Some(ContainerPhase::Creating) {
             self.before_start = None;
@@ -234,6 +255,7 @@ impl ContainerState {
     /// Returns to the state before a start that came to nothing.
     fn undo_start(&mut self) {
         self.body = None;
+        self.is_cancelled = false;
         self.n_starts -= 1;
         self.state = None;
         if let Some(before) = self.before_start.take() {
@@ -472,7 +494,7 @@ impl ContainerState {
         self.image = spec["image"].str().into();
         self.resources = resources::of_container(sync.pod, spec);
         self.resize = ResizeProgress::Done;
-        self.is_replaced = false;
+        (self.is_replaced, self.is_cancelled) = (false, false);
         self.last_inputs = self.inputs.take();
         self.inputs = sync.inputs(spec, referenced, from_files);
         let config = self.config(spec, self.n_starts, None, sync);
@@ -677,17 +699,18 @@ impl ContainerState {
         self.observe(sync);
     }
 
-    /// Cancels pulls, creation and back-off.
+    /// Cancels pulls, creation and back-off. A container that may start nevertheless is alive until that
+    /// is known.
     pub fn cancel(&mut self) {
         self.back_off = None;
         self.pull.cancel();
         (self.volume_error, self.config_error) = (None, None);
         self.is_preparing = false;
         if self.state == Some(ContainerPhase::Creating) {
-            if let Some(body) = &mut self.body {
-                body.cancel();
+            match self.body.as_mut().is_none_or(|body| body.cancel()) {
+                true => self.undo_start(),
+                false => self.is_cancelled = true,
             }
-            self.undo_start();
         }
         self.is_replaced = false;
         if self.body.is_none() {

@@ -554,14 +554,14 @@ impl PodState {
         }
         let regular_runs = others
             .iter()
-            .any(|container| container.role == ContainerRole::Regular && container.is_running());
+            .any(|container| container.role == ContainerRole::Regular && container.is_alive());
         let mut next_runs = false;
         for container in sidecars.iter_mut().rev() {
             container.stop_for_good(kill, has_time && (regular_runs || next_runs), sync);
-            next_runs = container.is_running();
+            next_runs = container.is_alive();
         }
-        let is_running = self.containers.iter().any(ContainerState::is_running);
-        let is_over = !is_running && sync.runtime.stop_sandbox(sync.pod);
+        let is_alive = self.containers.iter().any(ContainerState::is_alive);
+        let is_over = !is_alive && sync.runtime.stop_sandbox(sync.pod);
         if is_over {
             self.finish(sync.pod);
         }
@@ -631,13 +631,8 @@ impl PodState {
 
     /// Sidecars that wait for their turn are killed at the end of the grace period.
     fn next_kill(&self, kill: Moment, sync: &SyncContext) -> Option<Moment> {
-        let is_alive = |container: &ContainerState| {
-            matches!(
-                container.state,
-                Some(ContainerPhase::Running { .. } | ContainerPhase::Creating)
-            )
-        };
-        (kill > sync.now && self.containers.iter().any(is_alive)).then_some(kill)
+        let is_alive = self.containers.iter().any(ContainerState::is_alive);
+        (kill > sync.now && is_alive).then_some(kill)
     }
 }
 

@@ -40,7 +40,7 @@ impl PodState {
         let is_over = !self
             .containers
             .iter()
-            .any(|container| container.role != ContainerRole::Ephemeral && container.is_running());
+            .any(|container| container.role != ContainerRole::Ephemeral && container.is_alive());
         if is_over {
             self.containers
                 .iter_mut()

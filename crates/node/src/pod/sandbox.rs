@@ -55,8 +55,8 @@ impl PodState {
                 container.stop(kill, format!("Stopping container {}", container.name), sync);
             }
         }
-        let is_running = self.containers.iter().any(ContainerState::is_running);
-        if is_running || !self.may_start_over(sync.pod) {
+        let is_alive = self.containers.iter().any(ContainerState::is_alive);
+        if is_alive || !self.may_start_over(sync.pod) {
             return false;
         }
         let message = "Pod sandbox changed, it will be killed and re-created.";

@@ -184,6 +184,7 @@ impl ContainerHandle for NotCreated {
                 message: "no room".into(),
             },
             usable: false,
+            has_failed_hook: false,
             changes_at: None,
             id: Str::default(),
             image_id: Str::default(),

@@ -482,8 +482,11 @@ pub trait ContainerHandle: Send + Sync {
         ResizeProgress::Done
     }
 
-    /// Gives it up while it is being created.
-    fn cancel(&mut self) {}
+    /// Gives it up while it is being created. False if it may start nevertheless: then its status says
+    /// what has become of it.
+    fn cancel(&mut self) -> bool {
+        true
+    }
 
     /// The Events about the container since the last call.
     fn take_events(&mut self) -> Vec<Note> {
@@ -535,6 +538,8 @@ pub struct ContainerStatus {
     pub state: ContainerPhase,
     /// Readiness as the runtime knows it.
     pub usable: bool,
+    /// Whether the runtime stops it, because its postStart hook has failed.
+    pub has_failed_hook: bool,
     /// When the status changes next by itself; `None` if that is not known.
     pub changes_at: Option<Moment>,
     /// The container ID, with the scheme; empty if it is made up or not known yet.

@@ -207,6 +207,7 @@ impl ContainerHandle for SimulatedContainer {
         ContainerStatus {
             state,
             usable,
+            has_failed_hook: false,
             changes_at,
             id: Str::default(),
             image_id: Str::default(),

@@ -173,6 +173,49 @@ async fn a_container_starts_after_the_hook_of_the_one_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_container_is_stopped_as_any_other_when_its_post_start_hook_fails_or_is_cut_off() {
+    let Some(node) = RealNode::start("real-cut-off", 149).await else {
+        return;
+    };
+    let run = async |pod: &str, post_start: &str, script: &str, more: &str| {
+        let hooks = format!(
+            ", lifecycle: {{postStart: {{exec: {{command: [{post_start}]}}}}, \
+             preStop: {{exec: {{command: [sh, -c, 'echo hook >> /out/log']}}}}}}"
+        );
+        let spec = one("c", script, &hooks);
+        let more = format!("restartPolicy: Never, {more}, {}", node.out(pod));
+        node.run(pod, &format!("containers: [{spec}], {more}"))
+            .await;
+    };
+    let script = until_stopped("stopped", 0);
+    let deadline = "activeDeadlineSeconds: 4, terminationGracePeriodSeconds: 600";
+    run("late", "sleep, '1000'", &script, deadline).await;
+    let usual = "terminationGracePeriodSeconds: 600";
+    // The trap must be there before it is stopped.
+    let fails = "sh, -c, 'sleep 2; exit 1'";
+    run("fails", fails, &script, usual).await;
+    let deaf = "trap \"\" TERM; while true; do sleep 0.1; done";
+    run("deaf", fails, deaf, usual).await;
+    for (pod, ended) in [("late", "Failed"), ("fails", "Succeeded")] {
+        node.until_pod(pod, &format!("{ended} ready=False c=Completed(0)"))
+            .await;
+        assert_eq!(node.lines(pod), "hook stopped", "{pod}");
+    }
+    // The grace period of the deletion is shorter than that of the failed hook.
+    node.until("the hook runs", async |node| node.lines("deaf") == "hook")
+        .await;
+    delete_pod(&node.cluster, "deaf", Some(1)).await;
+    node.until("the pod is gone", async |node| {
+        node.cluster
+            .find_object(&PODS, "default/deaf")
+            .await
+            .is_none()
+    })
+    .await;
+    assert_eq!(node.lines("deaf"), "hook");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sidecars_stop_last_and_run_their_hooks_first() {
     let Some(node) = RealNode::start("real-sidecars", 63).await else {
         return;
