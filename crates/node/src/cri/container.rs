@@ -27,7 +27,7 @@ use super::image::PullUser;
 use super::prober::{ProbeRuns, http_hook};
 use super::resize::LatestResize;
 use super::sandbox::SandboxPhase;
-use super::service_address::{service_address, use_host_address};
+use super::service_address::{needs_host_address, service_address, use_host_address};
 use super::volumes::MountFeatures;
 use super::{CriNode, bare_id, config, log_links, volumes};
 use crate::moment::{Moment, past_wall, seconds};
@@ -334,22 +334,21 @@ impl CriNode {
         let made = match mounts {
             Ok(mounts) => {
                 let mut made = self.container_config(config, mounts);
-                let shared = self.share_target(pod, spec, &mut made);
-                if let (Some(service), Some(api)) = (service, &self.api_server)
-                    && pod["spec"]["hostNetwork"].bool()
-                {
-                    use_host_address(&mut made.envs, service, api);
-                }
-                shared.map(|()| made)
+                self.share_target(pod, spec, &mut made).map(|()| made)
             }
             Err(error) => Err(error.to_string()),
         };
         let (pod, spec, started) = (pod.clone(), spec.clone(), cell.clone());
         let variables = variables.cloned();
         tokio::spawn(async move {
-            self.serve_api(service).await;
+            let is_served = self.serve_api(service).await;
             let made = match made {
                 Ok(mut made) => {
+                    if let (Some(service), Some(api)) = (service, &self.api_server)
+                        && needs_host_address(&pod, is_served, api)
+                    {
+                        use_host_address(&mut made.envs, service, api);
+                    }
                     let mounted = self.mount_images(&pod, &spec, variables.as_ref(), &mut made);
                     match mounted.await {
                         Ok(()) => Ok(made),

@@ -153,6 +153,8 @@ pub(crate) struct CriNode {
     node: String,
     paths: NodePaths,
     network: PathBuf,
+    /// The range of the node's pods for which there is a CNI configuration.
+    pod_cidr: Mutex<String>,
     /// Whether the runtime has the CNI plug-in `firewall`.
     has_firewall: bool,
     resolver: Option<PathBuf>,
@@ -241,6 +243,7 @@ impl CriRuntime {
                 logs: options.logs,
             },
             network: options.network,
+            pod_cidr: Mutex::default(),
             has_firewall,
             resolver: options.resolver,
             api_server: options.api_server,

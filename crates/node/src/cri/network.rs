@@ -16,9 +16,17 @@ pub(super) const FIREWALL: &str = "firewall";
 const NAME: &str = "mizzen";
 
 impl CriNode {
-    /// Writes a configuration for the node's range, unless there is one.
+    /// Writes a configuration for the node's range, unless there is one. One that an agent has written
+    /// for another node or another range is replaced.
     pub(super) fn ensure_network(&self, pod_cidr: &str) {
-        if pod_cidr.is_empty() || has_configuration(&self.network) {
+        if pod_cidr.is_empty() {
+            return;
+        }
+        // Agents that share a directory do not replace it in turn.
+        let mut known = self.pod_cidr.lock();
+        let is_stale = *known != pod_cidr && is_stale(&self.network, &self.node, pod_cidr);
+        if has_configuration(&self.network) && !is_stale {
+            *known = pod_cidr.into();
             return;
         }
         if !self.has_firewall {
@@ -35,13 +43,27 @@ impl CriNode {
         });
         match written {
             Ok(()) => {
-                tracing::info!(pod_cidr, dir = %self.network.display(), "CNI configuration written")
+                *known = pod_cidr.into();
+                tracing::info!(pod_cidr, dir = %self.network.display(), is_stale, "CNI configuration written");
             }
             Err(error) => {
                 tracing::warn!(%error, dir = %self.network.display(), "cannot write a CNI configuration");
             }
         }
     }
+}
+
+/// Whether the configuration of an agent is for another node or another range. What else a user has
+/// changed in it stays.
+fn is_stale(dir: &Path, node: &str, pod_cidr: &str) -> bool {
+    let Ok(text) = fs::read(dir.join(FILE)) else {
+        return false;
+    };
+    let found = json::parse(&text).unwrap_or_default();
+    let plugins = found["plugins"].list().iter();
+    let ranges = plugins.flat_map(|plugin| plugin["ipam"]["ranges"].list());
+    let mut subnets = ranges.flat_map(|range| range.list());
+    found["name"].str() != name(node) || !subnets.any(|it| it["subnet"].str() == pod_cidr)
 }
 
 /// Whether the configuration is that of the agent.
@@ -84,6 +106,8 @@ fn configuration(node: &str, pod_cidr: &str, has_firewall: bool) -> Value {
             "type": "bridge",
             "bridge": bridge,
             "isGateway": true,
+            // The bridge may have the address of an older range.
+            "forceAddress": true,
             "ipMasq": true,
             "hairpinMode": true,
             "ipam": {
@@ -112,6 +136,24 @@ mod tests {
         assert!(!has_configuration(dir.path()));
         fs::write(dir.path().join("10-own.conflist"), "").unwrap();
         assert!(has_configuration(dir.path()));
+    }
+
+    #[test]
+    fn a_configuration_of_another_node_or_range_is_stale() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |node: &str, range: &str| is_stale(dir.path(), node, range);
+        assert!(!check("a", "10.1.2.0/24"));
+        let mut made = configuration("a", "10.1.2.0/24", true);
+        // A user may have added a range.
+        let ipam = made.entry("plugins").list_mut()[0].entry("ipam");
+        let subnets = ["10.1.2.0/24", "fd00::/64"].map(|it| value!([{ "subnet": it }]));
+        ipam.set("ranges", subnets.to_vec());
+        fs::write(dir.path().join(FILE), json::to_string(&made)).unwrap();
+        assert!(!check("a", "10.1.2.0/24"));
+        assert!(check("a", "10.1.3.0/24"));
+        assert!(check("b", "10.1.2.0/24"));
+        fs::write(dir.path().join(FILE), "{").unwrap();
+        assert!(check("a", "10.1.2.0/24"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_cri::messages::KeyValue;
-use mizzen_value::Str;
+use mizzen_value::{Str, Value};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -58,6 +58,18 @@ pub(super) fn service_address(services: &[(Str, Str)]) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, value(PORT)?.parse().ok()?))
 }
 
+/// Whether a pod gets the address that the agent dials; `is_served` if it reaches that of the Service.
+pub(super) fn needs_host_address(pod: &Value, is_served: bool, api: &str) -> bool {
+    pod["spec"]["hostNetwork"].bool() || !is_served && !is_local(api)
+}
+
+/// Whether only this machine reaches an address.
+fn is_local(api: &str) -> bool {
+    let host = api.rsplit_once(':').map_or(api, |(host, _)| host);
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|it| it.is_loopback() || it.is_unspecified())
+}
+
 /// Replaces the address of the Service by that of the API server, unless the user has set another.
 pub(super) fn use_host_address(variables: &mut [KeyValue], service: SocketAddr, api: &str) {
     let Some((host, port)) = api.rsplit_once(':') else {
@@ -87,20 +99,20 @@ impl CriNode {
     }
 
     /// Serves the API server at the address of its Service, unless that is done or another program
-    /// has configured the network.
-    pub(super) async fn serve_api(&self, service: Option<SocketAddr>) {
+    /// has configured the network. True if it is served.
+    pub(super) async fn serve_api(&self, service: Option<SocketAddr>) -> bool {
         let (Some(service), Some(api)) = (service, &self.api_server) else {
-            return;
+            return false;
         };
         if !network::is_own(&self.network) {
-            return;
+            return false;
         }
         let mut listener = self.service_listener.lock().await;
         let is_served = listener.serves(Some(service));
         let bridge = network::bridge(&self.node);
         // A bridge that was removed and made again has lost its address.
         let bound = match add_address(&bridge, service.ip()).await {
-            Ok(()) if is_served => return,
+            Ok(()) if is_served => return true,
             Ok(()) => bind(&bridge, service),
             Err(error) => Err(error),
         };
@@ -110,9 +122,11 @@ impl CriNode {
                 listener.task.abort_all();
                 listener.address = Some(service);
                 listener.task.spawn(serve(bound, api.as_str().into()));
+                true
             }
             Err(error) => {
-                tracing::warn!(%error, %service, bridge, "pods cannot reach the API server");
+                tracing::warn!(%error, %service, bridge, "pods cannot reach the API server at its Service");
+                false
             }
         }
     }
@@ -197,7 +211,25 @@ async fn add_address(interface: &str, address: IpAddr) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use mizzen_value::value;
+
     use super::*;
+
+    #[test]
+    fn pods_of_another_network_dial_what_the_agent_dials_if_they_can() {
+        let check = |host_network: bool, is_served: bool, api: &str, expected: bool| {
+            let pod = value!({ "spec": { "hostNetwork": host_network } });
+            let found = needs_host_address(&pod, is_served, api);
+            assert_eq!(found, expected, "{host_network} {is_served} {api}");
+        };
+        check(false, true, "10.1.2.3:6443", false);
+        check(false, false, "10.1.2.3:6443", true);
+        check(false, false, "api.test:6443", true);
+        for local in ["127.0.0.1:6443", "[::1]:6443", "localhost:6443"] {
+            check(false, false, local, false);
+            check(true, true, local, true);
+        }
+    }
 
     #[test]
     fn pods_on_the_host_network_dial_what_the_agent_dials() {

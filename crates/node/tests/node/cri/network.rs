@@ -256,3 +256,37 @@ async fn pods_reach_the_api_server_after_a_restart_of_the_agent() {
         node.run_agent().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_network_is_replaced_and_another_one_has_the_address_of_the_api_server() {
+    let Some(mut node) = RealNode::start("real-stale", 150).await else {
+        return;
+    };
+    create_service(&node).await;
+    let dir = node.containerd.network_dir();
+    let file = dir.join("10-mizzen.conflist");
+    node.until("the network is configured", async |_| file.exists())
+        .await;
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("10.213.150.", "10.213.151.")).unwrap();
+    // No pod can dial an address of the loopback interface, but this one is of no interface.
+    node.api_server = Some("10.213.150.99:6443".into());
+    node.run_agent().await;
+    node.until("the network is replaced", async |_| {
+        fs::read_to_string(&file).unwrap() == text
+    })
+    .await;
+
+    // The configuration of a user.
+    fs::rename(&file, dir.join("10-own.conflist")).unwrap();
+    node.run_agent().await;
+    node.run("web", &container("command: [sleep, '1000']"))
+        .await;
+    let pod = node.until_pod("web", "ready=True c=running").await;
+    let address = pod["status"]["podIP"].str();
+    assert!(address.starts_with("10.213.150."), "{address}");
+    let seen = "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT";
+    let (out, _, _) = node.exec("web", seen, "").await;
+    assert_eq!(out, "10.213.150.99:6443\n");
+    assert!(!file.exists());
+}
