@@ -31,10 +31,11 @@ use super::service_address::{needs_host_address, service_address, use_host_addre
 use super::volumes::MountFeatures;
 use super::{CriNode, bare_id, config, log_links, volumes};
 use crate::moment::{Moment, past_wall, seconds};
+use crate::pod::inputs::{Inputs, NodeContext};
 use crate::pod::spec::{self, SHORTEST_GRACE};
 use crate::runtime::{
-    ContainerConfig, ContainerHandle, ContainerPhase, ContainerStatus, FoundContainer, ProbeResult,
-    ProbeType, ResizeProgress, StopTimes, Termination,
+    ContainerConfig, ContainerHandle, ContainerPhase, ContainerRole, ContainerStatus,
+    FoundContainer, ProbeResult, ProbeType, ResizeProgress, StopTimes, Termination,
 };
 
 /// How long a failed stop waits before it is tried again.
@@ -215,6 +216,15 @@ impl ContainerCell {
     }
 }
 
+/// What a [`ContainerConfig`] says of a container, for its task.
+struct WantedContainer {
+    pod: Value,
+    spec: Value,
+    role: ContainerRole,
+    attempt: u32,
+    inputs: Inputs,
+}
+
 /// The wall-clock time of nanoseconds since 1970; `None` if it is not set.
 fn wall(nanos: i64) -> Option<Duration> {
     let nanos = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0)?;
@@ -325,24 +335,19 @@ impl CriNode {
             record.pulls.retain(|user, _| !is_own(user));
             record.containers.push(cell.clone());
         });
-        let variables = config.inputs.variables.as_ref();
-        let features = MountFeatures {
-            recursive_read_only: self.features.lock().recursive_read_only(),
-        };
-        let mounts = volumes::mounts(pod, spec, variables, (features, &self.paths));
         let service = service_address(config.node.services());
-        let made = match mounts {
-            Ok(mounts) => {
-                let mut made = self.container_config(config, mounts);
-                self.share_target(pod, spec, &mut made).map(|()| made)
-            }
-            Err(error) => Err(error.to_string()),
+        let wanted = WantedContainer {
+            pod: pod.clone(),
+            spec: spec.clone(),
+            role: config.role,
+            attempt: config.n_restarts,
+            inputs: config.inputs.clone(),
         };
         let (pod, spec, started) = (pod.clone(), spec.clone(), cell.clone());
-        let variables = variables.cloned();
+        let variables = config.inputs.variables.clone();
         tokio::spawn(async move {
             let is_served = self.serve_api(service).await;
-            let made = match made {
+            let made = match self.prepare_container(wanted).await {
                 Ok(mut made) => {
                     if let (Some(service), Some(api)) = (service, &self.api_server)
                         && needs_host_address(&pod, is_served, api)
@@ -372,6 +377,40 @@ impl CriNode {
             }
         });
         cell
+    }
+
+    /// Mounts the parts of volumes, and makes the configuration of a container with them.
+    async fn prepare_container(
+        self: &Arc<Self>,
+        wanted: WantedContainer,
+    ) -> Result<CriContainerConfig, String> {
+        let node = self.clone();
+        let prepared = spawn_blocking(move || -> Result<CriContainerConfig, String> {
+            let WantedContainer {
+                pod, spec, inputs, ..
+            } = &wanted;
+            let features = MountFeatures {
+                recursive_read_only: node.features.lock().recursive_read_only(),
+            };
+            let variables = inputs.variables.as_ref();
+            let mounts = volumes::mounts(pod, spec, variables, (features, &node.paths));
+            let mounts = mounts.map_err(|error| error.to_string())?;
+            let config = ContainerConfig {
+                pod,
+                container: spec,
+                role: wanted.role,
+                n_restarts: wanted.attempt,
+                since: None,
+                inputs,
+                node: NodeContext::NONE,
+            };
+            let mut made = node.container_config(&config, mounts);
+            node.share_target(pod, spec, &mut made)?;
+            Ok(made)
+        });
+        prepared
+            .await
+            .unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// Stops a container whose postStart hook has failed. Kubernetes: as any other one, with its
