@@ -226,11 +226,9 @@ pub(super) fn sandbox(
                 supplemental_groups: supplemental_groups(context),
                 supplemental_groups_policy: groups_policy(context) as i32,
                 privileged,
-                seccomp: Some(seccomp(
-                    &context["seccompProfile"],
-                    ProfileType::RuntimeDefault,
-                    paths,
-                )),
+                // Kubernetes: whatever the profile of the pod is, so that it need not be one with
+                // which the container of a sandbox runs (kuberuntime_sandbox.go).
+                seccomp: Some(profile(&Value::Null, ProfileType::RuntimeDefault)),
                 ..LinuxSandboxSecurityContext::default()
             }),
             sysctls: sysctls(context),
@@ -576,6 +574,20 @@ mod tests {
         let made = sandbox(&pod, "node", 0, &paths());
         assert_eq!(made.annotations, annotations(&pod));
         assert_eq!(made.annotations["io.test/a"], "b");
+    }
+
+    #[test]
+    fn a_sandbox_has_the_default_seccomp_profile_whatever_its_pod_has() {
+        for pod in [
+            value!({ "spec": { "securityContext": { "seccompProfile": { "type": "Unconfined" } } } }),
+            value!({ "spec": { "securityContext": { "seccompProfile": { "type": "Localhost", "localhostProfile": "a" } } } }),
+            value!({ "spec": {} }),
+        ] {
+            let made = sandbox(&pod, "node", 0, &paths()).linux.unwrap();
+            let seccomp = made.security_context.unwrap().seccomp.unwrap();
+            assert_eq!(seccomp.profile_type(), ProfileType::RuntimeDefault);
+            assert_eq!(seccomp.localhost_ref, "");
+        }
     }
 
     #[test]

@@ -315,12 +315,14 @@ impl CriNode {
         self.wake(&key);
     }
 
-    /// The configuration of a pod's sandbox, in the cgroup of the pod.
+    /// The configuration of a pod's sandbox, in the cgroup of the pod, with its resources.
     fn sandbox_config(&self, pod: &Value, attempt: u32) -> PodSandboxConfig {
         let mut made = config::sandbox(pod, &self.node, attempt, &self.paths);
         if let Some(linux) = &mut made.linux {
             let uid = pod["metadata"]["uid"].str();
             linux.cgroup_parent = self.cgroups.pod_path(quality_of_service(pod), uid);
+            let (resources, overhead) = resources::of_sandbox(pod, self.machine);
+            (linux.resources, linux.overhead) = (Some(resources), Some(overhead));
         }
         made
     }

@@ -155,6 +155,39 @@ pub(super) fn of_container(
     }
 }
 
+/// The resources of all containers of a pod together, and its overhead, for runtimes that make a
+/// machine of that size. Kubernetes: pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go.
+pub(super) fn of_sandbox(
+    pod: &Value,
+    machine: MachineResources,
+) -> (LinuxContainerResources, LinuxContainerResources) {
+    let options = PodResourcesOptions {
+        exclude_overhead: true,
+        ..PodResourcesOptions::default()
+    };
+    let (requests, limits): (Amounts, Amounts) =
+        (pod_requests(pod, &options), pod_limits(pod, &options));
+    let milli = |amounts: &Amounts| amounts.get("cpu").map(Quantity::milli_value);
+    let cpu_limit = milli(&limits).unwrap_or_default();
+    let resources = |request: i64, cpu_limit: i64, memory: i64| LinuxContainerResources {
+        cpu_shares: shares(request),
+        cpu_period: QUOTA_PERIOD,
+        cpu_quota: quota(cpu_limit).unwrap_or_default(),
+        memory_limit_in_bytes: memory,
+        unified: unified(machine),
+        ..LinuxContainerResources::default()
+    };
+    let memory = limits.get("memory").map_or(0, Quantity::value);
+    let all = resources(milli(&requests).unwrap_or(cpu_limit), cpu_limit, memory);
+    let overhead = &pod["spec"]["overhead"];
+    if overhead.is_null() {
+        return (all, LinuxContainerResources::default());
+    }
+    let amount = |name: &str| Quantity::parse_or_zero(overhead[name].str());
+    let cpu = amount("cpu").milli_value();
+    (all, resources(cpu, cpu, amount("memory").value()))
+}
+
 /// Files of cgroup v2. Kubernetes: all processes of a container are killed together
 /// (`singleProcessOOMKill: false`), and no memory is swapped (`swapBehavior: NoSwap`).
 fn unified(machine: MachineResources) -> BTreeMap<String, String> {
@@ -272,6 +305,51 @@ mod tests {
         check(
             &format!(r#"{{"containers":[{tiny}]}}"#),
             (2, Some(1000), None),
+        );
+    }
+
+    #[test]
+    fn a_sandbox_has_the_resources_of_its_containers_and_its_overhead() {
+        let one = with(HALF);
+        let overhead = r#""overhead":{"cpu":"100m","memory":"16Mi"}"#;
+        let check = |spec: &str, expected: [(i64, i64, i64, i64); 2]| {
+            let (all, overhead) = of_sandbox(&pod(spec), MachineResources::default());
+            let found = [all, overhead].map(|it| {
+                let memory = it.memory_limit_in_bytes >> 20;
+                (it.cpu_shares, it.cpu_period, it.cpu_quota, memory)
+            });
+            assert_eq!(found, expected, "{spec}");
+        };
+        let none = (0, 0, 0, 0);
+        check(
+            &format!(r#"{{"containers":[{one},{one}],{overhead}}}"#),
+            [
+                (512, QUOTA_PERIOD, 100_000, 256),
+                (102, QUOTA_PERIOD, 10_000, 16),
+            ],
+        );
+        check(
+            &format!(r#"{{"containers":[{one}]}}"#),
+            [(256, QUOTA_PERIOD, 50_000, 128), none],
+        );
+        check(
+            r#"{"containers":[{"name":"c"}]}"#,
+            [(2, QUOTA_PERIOD, 0, 0), none],
+        );
+    }
+
+    #[test]
+    fn overhead_is_added_to_the_limits_of_a_pod() {
+        let one = with(HALF);
+        let overhead = r#""overhead":{"cpu":"100m","memory":"16Mi"}"#;
+        check(
+            &format!(r#"{{"containers":[{one}],{overhead}}}"#),
+            (358, Some(60_000), Some(144 << 20)),
+        );
+        // Without a limit there is none.
+        check(
+            &format!(r#"{{"containers":[{{"name":"c"}}],{overhead}}}"#),
+            (2, None, None),
         );
     }
 
