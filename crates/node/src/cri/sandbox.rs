@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -231,7 +232,9 @@ impl CriNode {
                 true => String::from_utf8_lossy(&fs::read(HOSTS)?).into_owned(),
                 false => String::new(),
             };
-            fs::write(&path, config::hosts(&pod, &own, &machine))
+            fs::write(&path, config::hosts(&pod, &own, &machine))?;
+            // All users of the pod read it, whatever the umask of the agent is.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644))
         })
         .await;
         match written {

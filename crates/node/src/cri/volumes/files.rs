@@ -14,6 +14,10 @@ use mizzen_value::Value;
 use super::{AtPath as _, MountError, fs_group};
 use crate::pod::inputs::VolumeFile;
 
+/// The permissions of directories, whatever the umask of the agent is. Kubernetes:
+/// pkg/volume/util/atomic_writer.go.
+const DIR_MODE: u32 = 0o755;
+
 /// The link to the current version of a volume's files.
 const DATA: &str = "..data";
 
@@ -32,6 +36,9 @@ pub(super) fn write_files(pod: &Value, dir: &Path, files: &[VolumeFile]) -> Resu
         fs::remove_dir_all(&target).at(&target)?;
     }
     fs::create_dir_all(&target).at(&target)?;
+    for made in [dir, &target] {
+        fs::set_permissions(made, Permissions::from_mode(DIR_MODE)).at(made)?;
+    }
     for file in files {
         write_file(pod, &target, file)?;
     }
@@ -47,6 +54,11 @@ fn write_file(pod: &Value, dir: &Path, file: &VolumeFile) -> Result<(), MountErr
     let path = dir.join(relative);
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).at(parent)?;
+    }
+    // The last one is the directory of the version.
+    for made in relative.ancestors().skip(1) {
+        let made = dir.join(made);
+        fs::set_permissions(&made, Permissions::from_mode(DIR_MODE)).at(&made)?;
     }
     fs::write(&path, &file.content).at(&path)?;
     let mut mode = file.mode;
@@ -94,6 +106,7 @@ pub(super) fn below(path: &str) -> Option<&Path> {
 #[cfg(test)]
 mod tests {
     use mizzen_value::value;
+    use nix::sys::stat::{Mode, umask};
 
     use super::*;
 
@@ -127,6 +140,20 @@ mod tests {
         assert_eq!((read("a"), read("dir/b")), (Some("3".into()), None));
         assert!(!volume.join(version).exists());
         assert!(fs::symlink_metadata(volume.join("dir")).is_err());
+    }
+
+    #[test]
+    fn all_users_read_the_directories_of_a_volume_whatever_the_umask_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pod, volume) = (value!({}), dir.path().join("v"));
+        let before = umask(Mode::from_bits_truncate(0o077));
+        write_files(&pod, &volume, &[file("a/b/c", "1")]).unwrap();
+        umask(before);
+        let version = volume.join(fs::read_link(volume.join(DATA)).unwrap());
+        for dir in [&volume, &version, &version.join("a"), &version.join("a/b")] {
+            let mode = fs::metadata(dir).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, DIR_MODE, "{}", dir.display());
+        }
     }
 
     #[test]

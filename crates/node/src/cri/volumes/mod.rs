@@ -349,26 +349,33 @@ fn is_mount_point(dir: &Path) -> io::Result<bool> {
     Ok(fs::metadata(dir)?.dev() != fs::metadata(parent)?.dev())
 }
 
-/// Makes an empty volume; one in memory has at most the memory of the node.
+/// Makes an empty volume; one in memory has at most the memory of the node. It appears with its
+/// permissions and its group: an agent that is killed meanwhile leaves none without them.
 fn make_empty_dir(pod: &Value, dir: &Path, source: &Value, of_node: i64) -> Result<(), MountError> {
-    let is_memory = source["medium"].str() == "Memory";
-    let is_new = match is_memory {
-        true => !dir.is_dir() || !is_mount_point(dir).at(dir)?,
-        false => !dir.is_dir(),
-    };
-    if !is_new {
-        return Ok(());
-    }
-    if is_memory {
+    if source["medium"].str() == "Memory" {
+        let mut options = match fs_group(pod) {
+            Some(group) => vec!["mode=2777".to_owned(), format!("gid={group}")],
+            None => vec!["mode=0777".to_owned()],
+        };
         // The kernel takes half of the memory of the machine where there is no size.
         let size = memory_size(pod, source, of_node);
-        let size = size.map_or_else(String::new, |size| format!("size={size}"));
-        ensure_tmpfs(dir, &[&format!("{size},{NO_SWAP}"), &size])?;
-    } else {
-        fs::create_dir_all(dir).at(dir)?;
+        options.extend(size.map(|size| format!("size={size}")));
+        let options = options.join(",");
+        return ensure_tmpfs(dir, &[&format!("{options},{NO_SWAP}"), &options]);
     }
-    fs::set_permissions(dir, Permissions::from_mode(0o777)).at(dir)?;
-    ownership::apply(pod, dir).at(dir)
+    if dir.is_dir() {
+        return Ok(());
+    }
+    // No volume has a name that begins with a dot.
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let draft = dir.with_file_name(format!(".{name}"));
+    if draft.exists() {
+        fs::remove_dir_all(&draft).at(&draft)?;
+    }
+    fs::create_dir_all(&draft).at(&draft)?;
+    fs::set_permissions(&draft, Permissions::from_mode(0o777)).at(&draft)?;
+    ownership::apply(pod, &draft).at(&draft)?;
+    fs::rename(&draft, dir).at(dir)
 }
 
 /// The size of a volume in memory. Kubernetes: the memory of the node's pods, or that of the pod if
@@ -552,6 +559,33 @@ mod tests {
         assert_eq!(size(&pod("1Gi".into()), Value::Null), Some(64 << 20));
         assert_eq!(size(&pod(Value::Null), Value::Null), Some(64 << 20));
         assert_eq!(memory_size(&pod(Value::Null), &Value::Null, 0), None);
+    }
+
+    #[test]
+    fn an_empty_volume_appears_with_its_permissions_and_its_group() {
+        let dir = tempfile::tempdir().unwrap();
+        // Without root, only the own group can be given.
+        let group = i64::from(nix::unistd::getegid().as_raw());
+        let pod = value!({ "spec": { "securityContext": { "fsGroup": group } } });
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        // What an agent has left that was killed.
+        let (volume, draft) = (dir.path().join("v"), dir.path().join(".v"));
+        fs::create_dir(&draft).unwrap();
+        fs::write(draft.join("old"), "").unwrap();
+        make_empty_dir(&pod, &volume, &value!({}), 0).unwrap();
+        assert_eq!(mode(&volume), 0o2777);
+        assert!(!draft.exists() && !volume.join("old").exists());
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        for (name, pod, expected) in [("group", pod, 0o2777), ("none", value!({}), 0o777)] {
+            let volume = dir.path().join(name);
+            let source = value!({ "medium": "Memory", "sizeLimit": "1Mi" });
+            make_empty_dir(&pod, &volume, &source, 0).unwrap();
+            assert!(is_mount_point(&volume).unwrap());
+            assert_eq!(mode(&volume), expected, "{name}");
+            nix::mount::umount(&volume).unwrap();
+        }
     }
 
     #[test]
