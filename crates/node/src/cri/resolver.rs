@@ -14,9 +14,12 @@ const RESOLVER: &str = "/etc/resolv.conf";
 /// The name servers that systemd-resolved asks. `/etc/resolv.conf` has only its own address then,
 /// on which nothing listens in the network of a pod.
 const RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
-/// Kubernetes: the most name servers and search domains (pkg/apis/core/validation).
+/// Kubernetes: the most name servers, search domains and characters of them together
+/// (pkg/apis/core/validation), and the longest domain (validation.DNS1123SubdomainMaxLength).
 const MAX_SERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
+const MAX_SEARCH_LINE: usize = 2048;
+const MAX_SEARCH: usize = 253;
 
 /// The resolver of the machine, for pods.
 pub(super) struct MachineResolver {
@@ -61,12 +64,12 @@ fn find(usual: &Path, resolved: &Path) -> PathBuf {
     }
 }
 
-/// The configuration of a pod; `None` for that of the machine as it is.
-pub(super) fn dns(spec: &Value, machine: &MachineResolver) -> Option<DnsConfig> {
+/// The configuration of a pod, `None` for that of the machine as it is; and which limits it exceeded,
+/// as the messages of Events.
+pub(super) fn dns(spec: &Value, machine: &MachineResolver) -> (Option<DnsConfig>, Vec<String>) {
     let own = &spec["dnsConfig"];
     let mut dns = match spec["dnsPolicy"].str() {
         "None" => DnsConfig::default(),
-        _ if own.is_null() && machine.is_usual => return None,
         _ => parse(&machine.text),
     };
     let texts = |field: &str| {
@@ -85,21 +88,50 @@ pub(super) fn dns(spec: &Value, machine: &MachineResolver) -> Option<DnsConfig> 
             value => format!("{name}:{value}"),
         });
     }
-    dns.servers = distinct(dns.servers, MAX_SERVERS);
-    dns.searches = distinct(dns.searches, MAX_SEARCHES);
-    Some(dns)
+    (dns.servers, dns.searches) = (distinct(dns.servers), distinct(dns.searches));
+    let exceeded = apply_limits(&mut dns);
+    let is_of_machine = spec["dnsPolicy"].str() != "None" && own.is_null() && machine.is_usual;
+    match is_of_machine && exceeded.is_empty() {
+        true => (None, exceeded),
+        false => (Some(dns), exceeded),
+    }
 }
 
-/// The first values, each once.
-fn distinct(values: Vec<String>, most: usize) -> Vec<String> {
+/// The values, each once.
+fn distinct(values: Vec<String>) -> Vec<String> {
     let mut known: Vec<String> = Vec::new();
     for value in values {
         if !known.contains(&value) {
             known.push(value);
         }
     }
-    known.truncate(most);
     known
+}
+
+/// Leaves out what resolvers do not read. Kubernetes: pkg/kubelet/network/dns/dns.go,
+/// `formDNSSearchFitsLimits` and `formDNSNameserversFitsLimits`.
+fn apply_limits(dns: &mut DnsConfig) -> Vec<String> {
+    let mut exceeded = Vec::new();
+    if dns.servers.len() > MAX_SERVERS {
+        dns.servers.truncate(MAX_SERVERS);
+        exceeded.push(format!(
+            "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: {}",
+            dns.servers.join(" ")
+        ));
+    }
+    let n_before = dns.searches.len();
+    dns.searches.truncate(MAX_SEARCHES);
+    dns.searches.retain(|search| search.len() <= MAX_SEARCH);
+    while dns.searches.join(" ").len() > MAX_SEARCH_LINE {
+        dns.searches.pop();
+    }
+    if dns.searches.len() < n_before {
+        exceeded.push(format!(
+            "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: {}",
+            dns.searches.join(" ")
+        ));
+    }
+    exceeded
 }
 
 /// Parses a resolv.conf.
@@ -138,7 +170,7 @@ mod tests {
     fn check_with(spec: &str, is_usual: bool, expected: &str) {
         let text = MACHINE.into();
         let machine = MachineResolver { text, is_usual };
-        let made = dns(&json::parse(spec.as_bytes()).unwrap(), &machine);
+        let (made, _) = dns(&json::parse(spec.as_bytes()).unwrap(), &machine);
         let shown = made.map(|dns| {
             [dns.servers, dns.searches, dns.options]
                 .map(|list| list.join(" "))
@@ -162,6 +194,45 @@ mod tests {
         );
         let all = "10.0.0.1 | a.test b.test | ndots:1 rotate";
         check_with(r#"{"dnsPolicy":"Default"}"#, false, all);
+    }
+
+    #[test]
+    fn what_exceeds_a_limit_is_left_out_and_said() {
+        let check = |text: String, expected: [usize; 2], said: &[&str]| {
+            let machine = MachineResolver {
+                text,
+                is_usual: true,
+            };
+            let (made, exceeded) = dns(&Value::object(), &machine);
+            assert_eq!(made.is_some(), !said.is_empty());
+            let made = made.unwrap_or_else(|| parse(&machine.text));
+            assert_eq!([made.servers.len(), made.searches.len()], expected);
+            assert_eq!(exceeded.len(), said.len(), "{exceeded:?}");
+            for (exceeded, said) in exceeded.iter().zip(said) {
+                assert!(exceeded.starts_with(said), "{exceeded}");
+            }
+        };
+        let servers = |n: usize| -> String {
+            (0..n)
+                .map(|at| format!("nameserver 10.0.0.{at}\n"))
+                .collect()
+        };
+        let searches = |n: usize, length: usize| -> String {
+            let names = (0..n).map(|at| format!(" {at:0>length$}"));
+            format!("search{}\n", names.collect::<String>())
+        };
+        let [of_servers, of_searches] = [
+            "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 10.0.0.0 10.0.0.1 10.0.0.2",
+            "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: ",
+        ];
+        check(servers(3) + &searches(32, 10), [3, 32], &[]);
+        check(servers(4), [3, 0], &[of_servers]);
+        check(searches(33, 10), [0, 32], &[of_searches]);
+        check(searches(1, 254), [0, 0], &[of_searches]);
+        // 15 of 128 characters, with 14 spaces, are 1934; one more is too much.
+        check(searches(16, 128), [0, 15], &[of_searches]);
+        let both = servers(4) + &searches(33, 10);
+        check(both, [3, 32], &[of_servers, of_searches]);
     }
 
     #[test]

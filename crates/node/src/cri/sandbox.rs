@@ -203,7 +203,13 @@ impl CriNode {
         let machine = MachineResolver::read(self.resolver.as_deref()).map_err(|error| {
             CreateError::Configuration(format!("cannot read the resolver of the machine: {error}"))
         })?;
-        config.dns_config = resolver::dns(&pod["spec"], &machine);
+        let (dns_config, limits) = resolver::dns(&pod["spec"], &machine);
+        config.dns_config = dns_config;
+        let notes = limits.into_iter();
+        let notes = notes.map(|limit| Note::warning("DNSConfigForming", "", limit));
+        self.update_pod(pod["metadata"]["uid"].str(), |record| {
+            record.events.extend(notes);
+        });
         let runtime_handler = self.runtime_handler(pod).await.map_err(failed)?;
         let run = RunPodSandboxRequest {
             config: Some(config),

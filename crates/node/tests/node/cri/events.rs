@@ -349,13 +349,14 @@ impl Node {
         let dir = tempfile::tempdir().unwrap();
         runtime.serve(dir.path().join("runtime.sock"));
         let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("resolv.conf"), "nameserver 10.0.0.1\n").unwrap();
         let connected = CriRuntime::connect(CriOptions {
             endpoint: path("runtime.sock").display().to_string(),
             node: name.into(),
             root: path("node"),
             logs: path("logs"),
             network: path("cni"),
-            resolver: None,
+            resolver: Some(path("resolv.conf")),
             api_server: None,
             unsafe_sysctls: Vec::new(),
             housekeeping: Housekeeping::default(),

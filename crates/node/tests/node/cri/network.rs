@@ -6,14 +6,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mizzen_node::runtime::ContainerRuntime as _;
-use mizzen_sdk::resource::SERVICES;
+use mizzen_sdk::resource::{PODS, SERVICES};
 use mizzen_value::{json, value};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::timeout;
 
+use super::events::{MadeUpRuntime, Node};
 use super::{RealNode, container};
-use crate::fixtures::create;
+use crate::fixtures::{create, events_of};
 
 /// The network outside: a network namespace beside that of the machine.
 struct Outside {
@@ -289,4 +290,19 @@ async fn a_stale_network_is_replaced_and_another_one_has_the_address_of_the_api_
     let (out, _, _) = node.exec("web", seen, "").await;
     assert_eq!(out, "10.213.150.99:6443\n");
     assert!(!file.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn name_servers_that_are_left_out_are_said() {
+    let node = Node::start("dns-limits", MadeUpRuntime::default()).await;
+    let pod = "{metadata: {name: web}, spec: {nodeName: dns-limits, containers: [{name: c, image: a}], \
+               dnsConfig: {nameservers: [10.0.0.2, 10.0.0.3, 10.0.0.4]}}}";
+    create(&node.cluster, &PODS, pod).await;
+    let said = "Warning DNSConfigForming  Nameserver limits were exceeded, some nameservers have been omitted, the \
+                applied nameserver line is: 10.0.0.1 10.0.0.2 10.0.0.3";
+    node.until("an event says it", async |node| {
+        let events = events_of(&node.cluster, "web").await;
+        events.iter().any(|event| event.starts_with(said))
+    })
+    .await;
 }
