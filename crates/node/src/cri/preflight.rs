@@ -44,6 +44,7 @@ struct Machine {
     missing_plugins: Vec<&'static str>,
     has_firewall: bool,
     has_iptables: bool,
+    has_iproute: bool,
     has_bridge: bool,
     has_overlay: bool,
     missing_controllers: Vec<&'static str>,
@@ -74,6 +75,7 @@ impl Machine {
             missing_plugins: PLUGINS.into_iter().filter(|name| !is_there(name)).collect(),
             has_firewall: is_there(FIREWALL),
             has_iptables: is_installed("iptables"),
+            has_iproute: is_installed("ip"),
             has_bridge: Path::new("/sys/module/bridge").exists() || may_load("bridge"),
             has_overlay: has_file_system("overlay") || may_load("overlay"),
             missing_controllers: missing_controllers(Path::new("/sys/fs/cgroup")),
@@ -120,6 +122,12 @@ impl Machine {
             if !self.has_iptables {
                 missing.push(
                     "no iptables, with which the CNI plug-ins translate addresses: on Debian, apt install iptables"
+                        .to_owned(),
+                );
+            }
+            if !self.has_iproute {
+                missing.push(
+                    "no ip, with which pods get the address of the API server: on Debian, apt install iproute2"
                         .to_owned(),
                 );
             }
@@ -230,6 +238,7 @@ mod tests {
             missing_plugins: Vec::new(),
             has_firewall: true,
             has_iptables: true,
+            has_iproute: true,
             has_bridge: true,
             has_overlay: true,
             missing_controllers: Vec::new(),
@@ -244,6 +253,7 @@ mod tests {
             missing_plugins: vec!["bridge", "portmap"],
             has_firewall: false,
             has_iptables: false,
+            has_iproute: false,
             has_bridge: false,
             has_overlay: false,
             missing_controllers: vec!["memory"],
@@ -261,15 +271,16 @@ mod tests {
             "apt install containerd",
             "no CNI plug-in bridge, portmap in /opt/cni/bin (nor firewall, ",
             "apt install iptables",
+            "apt install iproute2",
             "CONFIG_BRIDGE",
             "CONFIG_OVERLAY_FS",
             "no cgroup controller memory",
         ]) {
             assert!(lack.contains(expected), "{lack}: {expected}");
         }
-        assert_eq!(lacks.len(), 7);
+        assert_eq!(lacks.len(), 8);
         assert!(lacks[0].contains("A user with a delegated cgroup can do none of these"));
-        assert!(lacks[6].contains("as root in a container have its runtime delegate a cgroup"));
+        assert!(lacks[7].contains("as root in a container have its runtime delegate a cgroup"));
     }
 
     #[test]
