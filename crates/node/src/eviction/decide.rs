@@ -179,15 +179,16 @@ pub(crate) fn by_pressure(
     })
 }
 
-/// Sorts pods: the first one is evicted first. Pods without figures come first; then those that use
-/// more than they request, those of lower priority, and those that exceed their requests most.
+/// Sorts pods: the first one is evicted first. Pods without figures come first, then those that use
+/// more than they request; among them those of lower priority, and those that exceed their requests
+/// most.
 fn rank(signal: Signal, candidates: &mut [Candidate], has_image_fs: bool) {
     let place = |candidate: &Candidate| {
         let priority = candidate.pod["spec"]["priority"].int();
         let Some(stats) = candidate.stats else {
             return match signal {
                 Signal::PidAvailable => (true, false, priority, Reverse(i64::MAX)),
-                _ => (false, false, 0, Reverse(0)),
+                _ => (false, false, priority, Reverse(0)),
             };
         };
         let (used, requested, subtracted) = usage(signal, candidate.pod, stats, has_image_fs);
@@ -401,8 +402,12 @@ mod tests {
             "much-over little-over within important within-important"
         );
         pods.push((pod("unknown", r#"{"priority":50}"#), None));
-        let first = order(Signal::MemoryAvailable, &pods);
-        assert!(first.starts_with("unknown much-over"), "{first}");
+        pods.push((pod("unknown-minor", r#"{"priority":5}"#), None));
+        for signal in [Signal::MemoryAvailable, Signal::NodeFsAvailable] {
+            let first = order(signal, &pods);
+            let expected = "unknown-minor unknown much-over";
+            assert!(first.starts_with(expected), "{first}");
+        }
     }
 
     #[test]
