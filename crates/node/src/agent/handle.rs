@@ -43,10 +43,10 @@ pub(crate) enum AgentRequest {
         node: Str,
         reply: oneshot::Sender<Option<NodeUsage>>,
     },
-    /// Ends a pod.
+    /// Ends a pod; the reply is false if there is nothing to end.
     Evict {
         eviction: Eviction,
-        reply: oneshot::Sender<()>,
+        reply: oneshot::Sender<bool>,
     },
     /// Ends a pod, because the node shuts down; the reply is false if there is nothing to end.
     ShutDown {
@@ -141,13 +141,11 @@ impl AgentHandle {
         self.requests.send(request).await.is_ok() && response.await.unwrap_or_default()
     }
 
-    /// Ends a pod, if it is still there.
-    pub(crate) async fn evict(&self, eviction: Eviction) {
+    /// Ends a pod that is evicted; false if there is nothing to end.
+    pub(crate) async fn evict(&self, eviction: Eviction) -> bool {
         let (reply, response) = oneshot::channel();
         let request = AgentRequest::Evict { eviction, reply };
-        if self.requests.send(request).await.is_ok() {
-            let _ = response.await;
-        }
+        self.requests.send(request).await.is_ok() && response.await.unwrap_or_default()
     }
 
     /// The resource usage of a node and its pods; `None` if the node is not here.

@@ -183,10 +183,7 @@ impl Agent {
                     AgentRequest::Pod { key, reply } => drop(reply.send(self.pod(&key))),
                     AgentRequest::PodsOfNode { node, reply } => drop(reply.send(self.pods_of_node(&node))),
                     AgentRequest::Usage { node, reply } => drop(reply.send(self.usage(&node))),
-                    AgentRequest::Evict { eviction, reply } => {
-                        self.evict(eviction);
-                        let _ = reply.send(());
-                    },
+                    AgentRequest::Evict { eviction, reply } => drop(reply.send(self.evict(eviction))),
                     AgentRequest::ShutDown { pod, reply } => drop(reply.send(self.shut_down(&pod))),
                     AgentRequest::Stdin { key, id, data, reply } => {
                         drop(reply.send(self.write_stdin(&key, &id, data)));
@@ -297,25 +294,27 @@ impl Agent {
         Some(view)
     }
 
-    /// Ends a pod that is evicted.
-    fn evict(&mut self, eviction: Eviction) {
+    /// Ends a pod that is evicted; false if there is nothing to end.
+    fn evict(&mut self, eviction: Eviction) -> bool {
         let key = eviction.key.clone();
         let stored = self.pods.store().get(&key);
         let object = stored.and_then(|entry| entry.object().ok());
         let worker = self.worker.get_mut(&key);
         let worker = worker.filter(|worker| *worker.uid == *eviction.uid);
         let (Some(object), Some(worker)) = (object, worker) else {
-            return;
+            return false;
         };
         let note = Note {
             annotations: eviction.annotations.clone(),
             ..Note::warning("Evicted", "", eviction.message.as_str())
         };
-        if worker.pod.evict(eviction) {
+        let ends = worker.pod.evict(eviction, &object, self.settings.now());
+        if ends {
             let path = String::new();
             self.record_events(&object, vec![PodEvent { path, note }]);
             self.sync(&key);
         }
+        ends
     }
 
     /// Ends a pod, because the node shuts down; false if there is nothing to end.

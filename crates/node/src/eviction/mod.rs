@@ -47,17 +47,20 @@ pub(crate) async fn run(settings: Arc<NodeSettings>, agent: AgentHandle, nodes: 
     let node = settings.name(0);
     let mut state = ThresholdState::default();
     loop {
-        sleep(settings.eviction.interval).await;
-        let Some(evictions) = settings.decide(&node, &agent, &mut state).await else {
-            tracing::warn!(node = %node, "cannot measure the node, pods are not evicted");
-            continue;
+        let evicted = match settings.decide(&node, &agent, &mut state).await {
+            Some(evictions) => {
+                nodes.add(Key::cluster(node.as_str()));
+                evict(&agent, evictions).await
+            }
+            None => {
+                tracing::warn!(node = %node, "cannot measure the node, pods are not evicted");
+                HashSet::new()
+            }
         };
-        nodes.add(Key::cluster(node.as_str()));
-        let mut evicted = HashSet::new();
-        for eviction in evictions {
-            tracing::warn!(pod = %eviction.key, message = eviction.message, "evicting a pod");
-            evicted.insert(eviction.uid.clone());
-            agent.evict(eviction).await;
+        // After an eviction the node is measured again as soon as the pods have ended.
+        if evicted.is_empty() {
+            sleep(settings.eviction.interval).await;
+            continue;
         }
         let ended = wait_for_cleanup(&agent, &node, &evicted);
         if timeout(CLEANUP, ended).await.is_err() {
@@ -66,13 +69,26 @@ pub(crate) async fn run(settings: Arc<NodeSettings>, agent: AgentHandle, nodes: 
     }
 }
 
+/// Evicts pods. Returns the UIDs of those that end.
+async fn evict(agent: &AgentHandle, evictions: Vec<Eviction>) -> HashSet<Str> {
+    let mut evicted = HashSet::new();
+    for eviction in evictions {
+        let uid = eviction.uid.clone();
+        tracing::warn!(pod = %eviction.key, message = eviction.message, "evicting a pod");
+        if agent.evict(eviction).await {
+            evicted.insert(uid);
+        }
+    }
+    evicted
+}
+
 async fn wait_for_cleanup(agent: &AgentHandle, node: &Str, evicted: &HashSet<Str>) {
-    while !evicted.is_empty() {
+    loop {
+        sleep(CLEANUP_POLL).await;
         let active = agent.active_pods(node.clone()).await;
         if !active.iter().any(|pod| evicted.contains(pod.uid())) {
             return;
         }
-        sleep(CLEANUP_POLL).await;
     }
 }
 

@@ -267,26 +267,37 @@ impl PodState {
         }
     }
 
-    /// Ends the pod, because the node has evicted it; false if it ends already.
-    pub(crate) fn evict(&mut self, eviction: Eviction) -> bool {
-        if self.stage != PodStage::Active || self.failure.is_some() {
-            return false;
-        }
-        self.failure = Some(PodFailure {
+    /// Ends the pod, because the node has evicted it; false if it has ended.
+    pub(crate) fn evict(&mut self, eviction: Eviction, pod: &Value, now: Moment) -> bool {
+        let cause = PodFailure {
             reason: Str::new_static("Evicted"),
             message: eviction.message,
             rejected: false,
-        });
-        self.eviction = Some(PodEviction {
-            grace: eviction.grace,
-            is_disruption: eviction.is_disruption,
-        });
-        true
+        };
+        self.end_early(eviction.grace, eviction.is_disruption, cause, pod, now)
     }
 
-    /// Ends the pod within `grace`, because the node shuts down; false if it has ended. A pod that
-    /// ends already gets no more time than before.
+    /// Ends the pod within `grace`, because the node shuts down; false if it has ended.
     pub(crate) fn shut_down(&mut self, grace: Duration, pod: &Value, now: Moment) -> bool {
+        let [reason, message] = shutdown::TERMINATION;
+        let cause = PodFailure {
+            reason: Str::new_static(reason),
+            message: message.into(),
+            rejected: false,
+        };
+        self.end_early(grace, true, cause, pod, now)
+    }
+
+    /// Ends the pod within `grace`. A pod that ends already gets no more time than before, and keeps
+    /// the cause that it has. Kubernetes: pod_workers.go, `calculateEffectiveGracePeriod`.
+    fn end_early(
+        &mut self,
+        grace: Duration,
+        is_disruption: bool,
+        cause: PodFailure,
+        pod: &Value,
+        now: Moment,
+    ) -> bool {
         let grace = grace.max(LEAST_GRACE);
         match &mut self.stage {
             PodStage::Active => {}
@@ -297,20 +308,15 @@ impl PodState {
             || self.containers.iter().any(ContainerState::is_running);
         let is_cause = runs && self.failure.is_none();
         if is_cause {
-            let [reason, message] = shutdown::TERMINATION;
-            self.failure = Some(PodFailure {
-                reason: Str::new_static(reason),
-                message: message.into(),
-                rejected: false,
-            });
+            self.failure = Some(cause);
         }
         let before = self
             .eviction
             .map_or_else(|| spec::grace(pod), |it| it.grace);
-        let is_disruption = self.eviction.is_some_and(|it| it.is_disruption);
+        let was_disruption = self.eviction.is_some_and(|it| it.is_disruption);
         self.eviction = Some(PodEviction {
             grace: before.min(grace),
-            is_disruption: is_cause || is_disruption,
+            is_disruption: (is_cause && is_disruption) || was_disruption,
         });
         true
     }

@@ -1,5 +1,6 @@
 //! Pods as data: a specification, a script, and the status after some milliseconds.
 
+use mizzen_sdk::Key;
 use mizzen_value::{json, value, yaml};
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,6 +107,18 @@ impl Play {
     fn shut_down(&mut self, grace: u64) -> bool {
         let grace = Duration::from_secs(grace);
         self.pod.shut_down(grace, &self.object, self.now)
+    }
+
+    fn evict(&mut self, grace: u64) -> bool {
+        let eviction = Eviction {
+            key: Key::new("ns", "p"),
+            uid: "0-1".into(),
+            message: "too much".into(),
+            annotations: BTreeMap::new(),
+            grace: Duration::from_secs(grace),
+            is_disruption: true,
+        };
+        self.pod.evict(eviction, &self.object, self.now)
     }
 
     fn show(&self) -> String {
@@ -569,6 +582,35 @@ fn a_pod_that_ends_already_gets_no_more_time_for_a_shutdown() {
         assert_eq!(play.show(), "Running web=ready", "{deletion} {shutdown}");
         play.until(end);
         assert_eq!(play.show(), "Failed(Terminated) web=Error:137");
+    }
+}
+
+#[test]
+fn an_eviction_and_a_deletion_only_shorten_each_others_grace_period() {
+    for (deletion, eviction, end) in [(600, 5, 7_000), (3, 600, 4_000)] {
+        let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
+        play.delete(deletion);
+        play.until(2_000);
+        assert!(play.evict(eviction));
+        play.until(end - 100);
+        assert_eq!(play.show(), "Running web=ready", "{deletion} {eviction}");
+        play.until(end);
+        assert_eq!(play.show(), "Failed(Evicted) web=Error:137");
+        assert_eq!(
+            play.condition("DisruptionTarget"),
+            "True TerminationByKubelet too much"
+        );
+        assert!(!play.evict(1), "it has ended");
+    }
+    for (eviction, deletion, end) in [(30, 5, 7_000), (5, 600, 6_000)] {
+        let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
+        assert!(play.evict(eviction));
+        play.until(2_000);
+        play.delete(deletion);
+        play.until(end - 100);
+        assert_eq!(play.show(), "Running web=ready", "{eviction} {deletion}");
+        play.until(end);
+        assert_eq!(play.show(), "Failed(Evicted) web=Error:137");
     }
 }
 

@@ -5,32 +5,43 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use mizzen_node::Moment;
+use mizzen_node::eviction::parse_thresholds;
 use mizzen_node::runtime::{
     Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerRuntime, ContainerUsage, Exec,
     LogLine, PodConnection, Simulated, Stdio, Unacceptable,
 };
 use mizzen_node::stats::{
     CgroupStats, ContainerStats, DiskUsage, FsStats, MeasuredPods, MemoryStats, NodeStats,
-    PodStats, StatsProvider, VolumeStats,
+    PidStats, PodStats, StatsProvider, VolumeStats,
 };
 use mizzen_sdk::Object;
-use mizzen_sdk::resource::NODES;
+use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_testing::Cluster;
 use mizzen_value::Value;
 use parking_lot::Mutex;
 
-use crate::fixtures::{events_of, get_pod, pass, run_pod, show};
+use crate::fixtures::{delete_pod, events_of, get_pod, pass, run_pod, show};
 
 const MEBI: u64 = 1 << 20;
 
-/// Figures that a test sets, and the pods that were measured last.
+/// Figures that a test sets, the pods that were measured last, and the memory that is left once all
+/// pods were measured to choose one.
 #[derive(Clone, Default)]
-struct SetStats(Arc<Mutex<NodeStats>>, Arc<Mutex<Option<MeasuredPods>>>);
+struct SetStats(
+    Arc<Mutex<NodeStats>>,
+    Arc<Mutex<Option<MeasuredPods>>>,
+    Arc<Mutex<Option<u64>>>,
+);
 
 impl StatsProvider for SetStats {
     fn stats(&self, pods: MeasuredPods) -> BoxFuture<'static, NodeStats> {
         let mut stats = self.0.lock().clone();
         stats.pods.retain(|pod| pods.contains(&pod.uid));
+        if pods == MeasuredPods::All
+            && let Some(mebi) = self.2.lock().take()
+        {
+            self.leave(mebi);
+        }
         *self.1.lock() = Some(pods);
         Box::pin(std::future::ready(stats))
     }
@@ -42,6 +53,12 @@ impl SetStats {
         let mut stats = self.0.lock();
         stats.memory_capacity = 1000 * MEBI;
         stats.machine.memory.working_set = (1000 - mebi) * MEBI;
+    }
+
+    /// Sets the memory that is left of 1000 Mi until a pod is evicted, and then.
+    fn leave_until_eviction(&self, mebi: u64, then: u64) {
+        self.leave(mebi);
+        *self.2.lock() = Some(then);
     }
 
     /// Sets what is left of a disk of 1000 Mi.
@@ -117,10 +134,8 @@ async fn memory_pressure_evicts_the_pod_that_exceeds_its_request_most() {
     assert_eq!(condition(&cluster, "MemoryPressure").await, healthy);
     assert!(show(&get_pod(&cluster, "over").await).starts_with("Running ready=True"));
 
-    stats.leave(50);
-    pass(&cluster, 15).await;
-    stats.leave(500);
-    pass(&cluster, 15).await;
+    stats.leave_until_eviction(50, 500);
+    pass(&cluster, 30).await;
     let pod = get_pod(&cluster, "over").await;
     let status = &pod["status"];
     let message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. \
@@ -165,6 +180,86 @@ async fn memory_pressure_evicts_the_pod_that_exceeds_its_request_most() {
     );
     pass(&cluster, 330).await;
     assert_eq!(condition(&cluster, "MemoryPressure").await, healthy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_being_deleted_is_evicted_within_its_grace_period() {
+    let (cluster, stats) = measured_node().await;
+    let fits = run_pod(&cluster, "fits", "", &requesting("300Mi")).await;
+    let spec = format!(
+        "terminationGracePeriodSeconds: 36000, {}",
+        requesting("100Mi")
+    );
+    let endless = "mizzen.dev/simulate: \"stop never\"";
+    let over = run_pod(&cluster, "over", endless, &spec).await;
+    stats.uses(&fits, 290);
+    stats.uses(&over, 400);
+    pass(&cluster, 1).await;
+    delete_pod(&cluster, "over", None).await;
+    pass(&cluster, 60).await;
+    assert!(show(&get_pod(&cluster, "over").await).starts_with("Running ready=True"));
+
+    stats.leave_until_eviction(50, 500);
+    pass(&cluster, 20).await;
+    assert!(cluster.find_object(&PODS, "default/over").await.is_none());
+    let events = events_of(&cluster, "over").await;
+    assert!(
+        events.iter().any(|it| it.starts_with("Warning Evicted")),
+        "{events:?}"
+    );
+    assert!(show(&get_pod(&cluster, "fits").await).starts_with("Running ready=True"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_measured_again_as_soon_as_an_evicted_pod_has_ended() {
+    let (cluster, stats) = measured_node().await;
+    for name in ["first", "second", "third"] {
+        let pod = run_pod(&cluster, name, "", &requesting("1Mi")).await;
+        stats.uses(&pod, 100);
+    }
+    pass(&cluster, 2).await;
+    // At the next measurement after 10 seconds, and then after each eviction.
+    stats.leave(50);
+    pass(&cluster, 14).await;
+    for name in ["first", "second", "third"] {
+        let pod = get_pod(&cluster, name).await;
+        assert_eq!(pod["status"]["reason"].str(), "Evicted", "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn process_ids_that_run_short_are_a_condition_of_the_node() {
+    let stats = SetStats::default();
+    stats.leave(500);
+    let set = |running: u64| {
+        stats.0.lock().pids = Some(PidStats { max: 1000, running });
+    };
+    set(100);
+    let provider = stats.clone();
+    let tune = move |options: &mut mizzen_node::Options| {
+        options.stats = Some(Arc::new(provider.clone()));
+        options.eviction.thresholds = parse_thresholds("pid.available<10%", "", "", "").unwrap();
+    };
+    let builder = Cluster::builder().server_only().nodes(1).tune_nodes(tune);
+    let cluster = builder.without_bootstrap().start().await;
+    pass(&cluster, 1).await;
+    run_pod(&cluster, "web", "", &requesting("1Mi")).await;
+    pass(&cluster, 15).await;
+    let healthy = "False KubeletHasSufficientPID";
+    assert_eq!(condition(&cluster, "PIDPressure").await, healthy);
+
+    set(950);
+    pass(&cluster, 15).await;
+    let pressed = "True KubeletHasInsufficientPID";
+    assert_eq!(condition(&cluster, "PIDPressure").await, pressed);
+    let pod = get_pod(&cluster, "web").await;
+    assert_eq!(
+        pod["status"]["message"].str(),
+        "The node was low on resource: pids. Threshold quantity: 100, available: 50. "
+    );
+    set(100);
+    pass(&cluster, 330).await;
+    assert_eq!(condition(&cluster, "PIDPressure").await, healthy);
 }
 
 #[tokio::test(start_paused = true)]
