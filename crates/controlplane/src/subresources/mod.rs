@@ -6,6 +6,8 @@ mod eviction;
 mod kubelet;
 mod log;
 mod proxy;
+mod proxy_html;
+mod proxy_links;
 mod rollback;
 mod stream;
 mod token;

@@ -6,7 +6,8 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderValue, Method, Request as Outward, header};
+use http::{HeaderValue, Method, Request as Outward, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -17,6 +18,8 @@ use mizzen_value::{Value, value};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::kubelet;
+use super::proxy_html::{self, PageEncoding};
+use super::proxy_links::LinkRewriter;
 use crate::ControlPlane;
 use mizzen_apiserver::admission;
 use mizzen_apiserver::aggregation::{hop_by_hop, join};
@@ -79,9 +82,23 @@ async fn proxy_request(call: &ResourceCall<'_>) -> Result<Response, Status> {
             for name in CORS {
                 head.headers.remove(name);
             }
-            rewrite_location(&mut head.headers, request.uri.path(), &below);
+            let host = request.headers.get(header::HOST);
+            let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+            let server = location.host_and_port();
+            let links = LinkRewriter::new(request.uri.path(), &below, server, host);
+            links.rewrite_location(&mut head.headers)?;
             head.version = http::Version::default();
-            Ok(Response::from_parts(head, Body::relay(body)))
+            // Kubernetes: the page of a redirect stays as it is.
+            let page = PageEncoding::of(&head.headers)
+                .filter(|_| !head.headers.contains_key(header::LOCATION));
+            let body = match page {
+                Some(encoding) if !body.is_end_stream() => {
+                    head.headers.remove(header::CONTENT_LENGTH);
+                    proxy_html::page(body, encoding, links)
+                }
+                _ => Body::relay(body),
+            };
+            Ok(Response::from_parts(head, body))
         }
     }
 }
@@ -279,6 +296,15 @@ impl ProxyLocation {
             host: host.into(),
             port: port.to_string(),
         })
+    }
+
+    /// The host of its URL, with the port that was requested.
+    fn host_and_port(&self) -> String {
+        match self.port.as_str() {
+            "" if self.host.contains(':') => format!("[{}]", self.host),
+            "" => self.host.clone(),
+            port => kubelet::join_host_port(&self.host, port),
+        }
     }
 
     fn number(&self) -> Result<u16, SendError> {
@@ -511,23 +537,6 @@ const CORS: [&str; 6] = [
     "access-control-max-age",
 ];
 
-/// Rewrites a redirect to a path of the pod, so that it leads through the proxy.
-fn rewrite_location(headers: &mut HeaderMap, requested: &str, below: &str) {
-    let Some(location) = headers
-        .get(header::LOCATION)
-        .and_then(|location| location.to_str().ok())
-    else {
-        return;
-    };
-    if !location.starts_with('/') || location.starts_with("//") {
-        return;
-    }
-    let prefix = requested.strip_suffix(below).unwrap_or(requested);
-    if let Ok(location) = HeaderValue::from_str(&format!("{prefix}{location}")) {
-        headers.insert(header::LOCATION, location);
-    }
-}
-
 /// Kubernetes: without a trailing slash, relative links of a page would not work (issue 4958).
 fn redirect_to_slash(request: &Request) -> Response {
     let query = request
@@ -590,19 +599,5 @@ mod tests {
         ] {
             assert!(!is(address), "{address}");
         }
-    }
-
-    #[test]
-    fn a_redirect_leads_through_the_proxy() {
-        let check = |location: &'static str, expected: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::LOCATION, HeaderValue::from_static(location));
-            rewrite_location(&mut headers, "/api/v1/namespaces/a/pods/p/proxy/x", "/x");
-            assert_eq!(headers[header::LOCATION], expected);
-        };
-        check("/login", "/api/v1/namespaces/a/pods/p/proxy/login");
-        check("https://example.com/", "https://example.com/");
-        check("//example.com/", "//example.com/");
-        check("more", "more");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_apiserver::{AnyServerCertificate, ClientIdentity};
+use mizzen_apiserver::{AnyServerCertificate, ClientIdentity, User};
 use mizzen_sdk::resource::NODES;
 use mizzen_testing::{Builder, Cluster};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -368,6 +368,31 @@ async fn port_forward_connects_to_a_port() {
     assert_eq!(code, 101);
     let (code, _, body) = ask(&mut stream, "/any", "Connection: close\r\n").await;
     assert_eq!((code, body.as_str()), (200, "hello"));
+}
+
+#[tokio::test]
+async fn the_links_of_a_proxied_page_lead_through_the_proxy() {
+    let authority = Authority::new();
+    let cluster = cluster(&authority, Some(authority.sign(KUBELET_CLIENT))).await;
+    let pages = r#"mizzen.dev/http: '{
+        "/": {"headers": {"Content-Type": "text/html"}, "body": "<a href=/next>next</a>"},
+        "/plain": "<a href=/next>next</a>",
+        "/old": {"status": 302, "headers": {"Location": "/new/"}}
+    }'"#;
+    run_pod(&cluster, "site", pages, WEB).await;
+    until(&cluster, "site", "ready=True").await;
+    let proxy = "/api/v1/namespaces/default/pods/site/proxy";
+    let (_, page) = text(&cluster, &format!("{proxy}/")).await;
+    assert_eq!(page, format!("<a href={proxy}/next>next</a>"));
+    let (_, page) = text(&cluster, &format!("{proxy}/plain")).await;
+    assert_eq!(page, "<a href=/next>next</a>");
+    let (get, user) = (http::Method::GET, Some(User::master("admin")));
+    let path = format!("{proxy}/old").parse().unwrap();
+    let server = cluster.server();
+    let moved = server
+        .call(user, get, path, Default::default(), Default::default())
+        .await;
+    assert_eq!(moved.headers()["location"], format!("{proxy}/new/"));
 }
 
 #[tokio::test]

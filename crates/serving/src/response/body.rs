@@ -104,6 +104,11 @@ pub struct TruncatedResponse;
 pub trait FrameSource: Send {
     /// The next frame, or `None` at the end of the stream.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>>;
+
+    /// Whether the stream that has ended is a part of what it should be; the client gets an error.
+    fn is_truncated(&self) -> bool {
+        false
+    }
 }
 
 /// Chunks from a blocking thread.
@@ -266,7 +271,10 @@ impl http_body::Body for Body {
             BodyKind::Whole(bytes) => split(bytes),
             BodyKind::Pieces(pieces) => pieces.next(),
             BodyKind::Gzip(gzip) => ready!(gzip.poll_next(context)),
-            BodyKind::Stream(source) => ready!(source.as_mut().poll_next(context)),
+            BodyKind::Stream(source) => match ready!(source.as_mut().poll_next(context)) {
+                None if source.is_truncated() => return Poll::Ready(Some(Err(TruncatedResponse))),
+                next => next,
+            },
             BodyKind::Relay(body) => {
                 return Pin::new(body)
                     .poll_frame(context)
