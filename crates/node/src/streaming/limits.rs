@@ -19,7 +19,8 @@ pub(super) struct StreamLimits {
     pub streams: usize,
     /// The largest SPDY control frame. Data frames are passed on in pieces.
     pub control_frame: usize,
-    /// The largest WebSocket message.
+    /// The largest WebSocket message, which is passed on in pieces. Kubernetes: golang.org/x/net,
+    /// websocket.go, `DefaultMaxPayloadBytes`.
     pub message: usize,
 }
 
@@ -30,7 +31,7 @@ impl Default for StreamLimits {
             creation: Duration::from_secs(30),
             streams: 256,
             control_frame: 64 * 1024,
-            message: 2 * 1024 * 1024,
+            message: 32 * 1024 * 1024,
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::frames::{
-    MessageReader, NORMAL, WebSocketError, WebSocketFrame, WebSocketMessage, write_frames,
+    MessageReader, NORMAL, WebSocketError, WebSocketFrame, WebSocketPart, write_frames,
 };
 use crate::streaming::limits::{Activity, StreamLimits};
 use crate::streaming::spdy::Headers;
@@ -55,21 +55,64 @@ impl ChannelEncoding {
         }
     }
 
-    /// The channel of a message, and its data; `None` for an empty message.
-    fn read(self, mut message: Bytes) -> Result<Option<(u8, Bytes)>, WebSocketError> {
-        if message.is_empty() {
-            return Ok(None);
-        }
-        let first = message.split_to(1)[0];
+    /// The channel of a message with this first byte.
+    fn channel(self, first: u8) -> u8 {
         match self {
-            ChannelEncoding::Binary { .. } => Ok(Some((first, message))),
-            ChannelEncoding::Base64 => {
-                let data = STANDARD
-                    .decode(&message)
-                    .map_err(|_| WebSocketError::Protocol("invalid base64"))?;
-                Ok(Some((first.wrapping_sub(b'0'), data.into())))
-            }
+            ChannelEncoding::Binary { .. } => first,
+            ChannelEncoding::Base64 => first.wrapping_sub(b'0'),
         }
+    }
+}
+
+/// Decodes the pieces of one message.
+struct MessageDecoder {
+    encoding: ChannelEncoding,
+    /// Its channel; `None` before its first byte.
+    channel: Option<u8>,
+    /// The digits of base64 that are no whole group yet.
+    rest: BytesMut,
+    /// Whether the base64 has ended.
+    is_padded: bool,
+}
+
+impl MessageDecoder {
+    fn new(encoding: ChannelEncoding) -> MessageDecoder {
+        MessageDecoder {
+            encoding,
+            channel: None,
+            rest: BytesMut::new(),
+            is_padded: false,
+        }
+    }
+
+    /// The channel and the data of a piece; `None` for an empty message.
+    fn decode(
+        &mut self,
+        mut piece: Bytes,
+        is_last: bool,
+    ) -> Result<Option<(u8, Bytes)>, WebSocketError> {
+        if self.channel.is_none() && !piece.is_empty() {
+            self.channel = Some(self.encoding.channel(piece.split_to(1)[0]));
+        }
+        let Some(channel) = self.channel else {
+            return Ok(None);
+        };
+        if self.encoding != ChannelEncoding::Base64 {
+            return Ok(Some((channel, piece)));
+        }
+        let invalid = || WebSocketError::Protocol("invalid base64");
+        self.rest.extend_from_slice(&piece);
+        let length = match is_last {
+            true => self.rest.len(),
+            false => self.rest.len() / 4 * 4,
+        };
+        let digits = self.rest.split_to(length);
+        if self.is_padded && !digits.is_empty() {
+            return Err(invalid());
+        }
+        self.is_padded = digits.ends_with(b"=");
+        let data = STANDARD.decode(&digits).map_err(|_| invalid())?;
+        Ok(Some((channel, data.into())))
     }
 }
 
@@ -129,20 +172,31 @@ async fn read_messages(
     frames: &mpsc::Sender<WebSocketFrame>,
     activity: &Activity,
 ) -> Result<(), WebSocketError> {
+    let mut message = MessageDecoder::new(encoding);
+    // What a close signal names.
+    let mut closed = BytesMut::new();
     loop {
-        let message = match reader.next(activity).await? {
-            WebSocketMessage::Message(message) => message,
-            WebSocketMessage::Ping(data) => {
+        let (piece, is_last) = match reader.next(activity).await? {
+            WebSocketPart::Data { data, is_last } => (data, is_last),
+            WebSocketPart::Ping(data) => {
                 let _ = frames.send(WebSocketFrame::Pong(data)).await;
                 continue;
             }
-            WebSocketMessage::Close => return Ok(()),
+            WebSocketPart::Close => return Ok(()),
         };
-        let Some((channel, data)) = encoding.read(message)? else {
+        let decoded = message.decode(piece, is_last)?;
+        if is_last {
+            message = MessageDecoder::new(encoding);
+        }
+        let Some((channel, data)) = decoded else {
             continue;
         };
         if channel == CLOSE_SIGNAL && encoding == (ChannelEncoding::Binary { closes: true }) {
-            let [closed] = data[..] else {
+            closed.extend_from_slice(&data);
+            if !is_last && closed.len() <= 1 {
+                continue;
+            }
+            let [closed] = closed.split()[..] else {
                 return Err(WebSocketError::Protocol(
                     "a close signal must name one channel",
                 ));
@@ -185,9 +239,9 @@ pub(crate) async fn tunnel<F: Future<Output = ()>>(
     let inward = async {
         loop {
             match reader.next(activity).await? {
-                WebSocketMessage::Message(data) => to_near.write_all(&data).await?,
-                WebSocketMessage::Ping(data) => drop(frames.send(WebSocketFrame::Pong(data)).await),
-                WebSocketMessage::Close => return Ok::<(), WebSocketError>(()),
+                WebSocketPart::Data { data, .. } => to_near.write_all(&data).await?,
+                WebSocketPart::Ping(data) => drop(frames.send(WebSocketFrame::Pong(data)).await),
+                WebSocketPart::Close => return Ok::<(), WebSocketError>(()),
             }
         }
     };

@@ -14,6 +14,8 @@ const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
+/// The largest piece of a message that is passed on; a multiple of the mask.
+const PIECE: usize = 16 * 1024;
 
 /// The status of a normal closure.
 pub(super) const NORMAL: u16 = 1000;
@@ -33,9 +35,12 @@ pub(crate) enum WebSocketFrame {
 
 /// What the client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum WebSocketMessage {
-    /// A whole message, text or binary.
-    Message(Bytes),
+pub(super) enum WebSocketPart {
+    /// A piece of a message, text or binary. A short frame is one piece.
+    Data {
+        data: Bytes,
+        is_last: bool,
+    },
     Ping(Bytes),
     Close,
 }
@@ -64,12 +69,21 @@ impl WebSocketError {
     }
 }
 
-/// Reads messages of up to `limit` bytes.
+/// Reads messages of up to `limit` bytes, in pieces.
 pub(super) struct MessageReader<R> {
     io: R,
     limit: usize,
-    /// The fragments of a message so far.
-    message: Option<BytesMut>,
+    /// The length of the current message with all its frames so far; `None` between messages.
+    message: Option<usize>,
+    /// The frame of a message that is being read.
+    frame: Option<DataFrame>,
+}
+
+/// The part of a frame that is still to be read.
+struct DataFrame {
+    left: usize,
+    mask: [u8; 4],
+    is_last: bool,
 }
 
 impl<R: AsyncRead + Unpin> MessageReader<R> {
@@ -78,19 +92,25 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             io,
             limit,
             message: None,
+            frame: None,
         }
     }
 
-    /// The next message; a broken connection counts as closed.
+    /// The next part; a broken connection counts as closed.
     pub(super) async fn next(
         &mut self,
         activity: &Activity,
-    ) -> Result<WebSocketMessage, WebSocketError> {
+    ) -> Result<WebSocketPart, WebSocketError> {
         loop {
+            if let Some(frame) = self.frame.take() {
+                let part = self.piece(frame).await?;
+                activity.touch();
+                return Ok(part);
+            }
             let first = match self.io.read_u8().await {
                 Ok(first) => first,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Ok(WebSocketMessage::Close);
+                    return Ok(WebSocketPart::Close);
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -99,33 +119,51 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             if first & 0x70 != 0 {
                 return Err(WebSocketError::Protocol("reserved bits are set"));
             }
-            let payload = self.payload(opcode).await?;
-            match opcode {
-                CLOSE => return Ok(WebSocketMessage::Close),
-                PING => return Ok(WebSocketMessage::Ping(payload.freeze())),
-                PONG => {}
-                TEXT | BINARY if self.message.is_some() => {
+            let (length, mask) = self.length_and_mask(opcode).await?;
+            match (opcode, self.message) {
+                (CLOSE | PING | PONG, _) => {
+                    let data = self.masked(length, mask).await?.freeze();
+                    match opcode {
+                        CLOSE => return Ok(WebSocketPart::Close),
+                        PING => return Ok(WebSocketPart::Ping(data)),
+                        _ => {}
+                    }
+                }
+                (TEXT | BINARY, Some(_)) => {
                     return Err(WebSocketError::Protocol("a message inside another"));
                 }
-                TEXT | BINARY if fin => return Ok(WebSocketMessage::Message(payload.freeze())),
-                TEXT | BINARY => self.message = Some(payload),
-                CONTINUATION => {
-                    let Some(message) = &mut self.message else {
-                        return Err(WebSocketError::Protocol("a continuation of nothing"));
-                    };
-                    message.unsplit(payload);
-                    if fin {
-                        return Ok(WebSocketMessage::Message(
-                            self.message.take().unwrap_or_default().freeze(),
-                        ));
-                    }
+                (CONTINUATION, None) => {
+                    return Err(WebSocketError::Protocol("a continuation of nothing"));
+                }
+                (TEXT | BINARY | CONTINUATION, before) => {
+                    self.message = Some(before.unwrap_or_default() + length);
+                    self.frame = Some(DataFrame {
+                        left: length,
+                        mask,
+                        is_last: fin,
+                    });
                 }
                 _ => return Err(WebSocketError::Protocol("an unknown opcode")),
             }
         }
     }
 
-    async fn payload(&mut self, opcode: u8) -> Result<BytesMut, WebSocketError> {
+    /// Reads the next piece of a frame.
+    async fn piece(&mut self, frame: DataFrame) -> Result<WebSocketPart, WebSocketError> {
+        let length = frame.left.min(PIECE);
+        let data = self.masked(length, frame.mask).await?.freeze();
+        let left = frame.left - length;
+        let is_last = left == 0 && frame.is_last;
+        if left > 0 {
+            self.frame = Some(DataFrame { left, ..frame });
+        } else if is_last {
+            self.message = None;
+        }
+        Ok(WebSocketPart::Data { data, is_last })
+    }
+
+    /// Reads the length of a payload, and its mask.
+    async fn length_and_mask(&mut self, opcode: u8) -> Result<(usize, [u8; 4]), WebSocketError> {
         let second = self.io.read_u8().await?;
         if second & 0x80 == 0 {
             return Err(WebSocketError::Protocol(
@@ -140,14 +178,22 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         if opcode >= CLOSE && length > 125 {
             return Err(WebSocketError::Protocol("a control frame that is too long"));
         }
-        let held = self.message.as_ref().map_or(0, BytesMut::len);
+        let room = match opcode >= CLOSE {
+            true => self.limit,
+            false => self.limit - self.message.unwrap_or_default(),
+        };
         let too_large = WebSocketError::MessageTooLarge(self.limit);
         let length = usize::try_from(length)
             .ok()
-            .filter(|length| *length <= self.limit - held);
+            .filter(|length| *length <= room);
         let length = length.ok_or(too_large)?;
         let mut mask = [0; 4];
         self.io.read_exact(&mut mask).await?;
+        Ok((length, mask))
+    }
+
+    /// Reads so many bytes with a mask.
+    async fn masked(&mut self, length: usize, mask: [u8; 4]) -> Result<BytesMut, WebSocketError> {
         let mut payload = BytesMut::zeroed(length);
         self.io.read_exact(&mut payload).await?;
         payload

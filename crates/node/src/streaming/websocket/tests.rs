@@ -11,6 +11,8 @@ use super::{ChannelEncoding, accept_key, serve, tunnel};
 use crate::streaming::limits::StreamLimits;
 use crate::streaming::stream::UpgradedStream;
 
+/// The pieces in which messages are passed on.
+const PIECE: usize = 16 * 1024;
 const V5: ChannelEncoding = ChannelEncoding::Binary { closes: true };
 
 struct Client(DuplexStream);
@@ -52,6 +54,22 @@ impl Client {
         self.0.read_exact(&mut payload).await.unwrap();
         Some((first, payload))
     }
+
+    /// So many bytes of data on channel 1, and the pings that are answered meanwhile.
+    async fn data(&mut self, length: usize) -> (Vec<u8>, usize) {
+        let (mut data, mut n_pongs) = (Vec::new(), 0);
+        while data.len() < length {
+            match self.next().await.unwrap() {
+                (0x82, frame) => {
+                    assert_eq!(frame[0], 1);
+                    data.extend_from_slice(&frame[1..]);
+                }
+                (0x8a, _) => n_pongs += 1,
+                (first, _) => panic!("a frame {first:x}"),
+            }
+        }
+        (data, n_pongs)
+    }
 }
 
 /// Serves a client: channel 0 is echoed on channel 1, and its end ends everything.
@@ -91,16 +109,15 @@ async fn channels_carry_data_and_one_side_of_them_can_be_closed() {
     client.send(0x89, b"ping").await;
     client.send(0x00, b"b").await;
     client.send(0x80, b"c").await;
-    assert_eq!(client.next().await, Some((0x8a, b"ping".to_vec())));
-    assert_eq!(client.next().await, Some((0x82, b"\x01abc".to_vec())));
+    assert_eq!(client.data(3).await, (b"abc".to_vec(), 1));
     client.send(0x82, b"\x09ignored").await;
     client.send(0x82, b"").await;
-    let large = vec![0; 70_000];
-    client.send(0x82, &large).await;
-    let (_, first) = client.next().await.unwrap();
-    let (_, second) = client.next().await.unwrap();
-    assert_eq!(first.len() + second.len() - 2, large.len() - 1);
-    client.send(0x82, &[255, 0]).await;
+    client.send(0x02, b"").await;
+    client.send(0x80, b"\0x").await;
+    assert_eq!(client.next().await, Some((0x82, b"\x01x".to_vec())));
+    // The signal in two frames.
+    client.send(0x02, &[255]).await;
+    client.send(0x80, &[0]).await;
     assert_eq!(client.next().await, Some((0x82, b"\x01bye".to_vec())));
     assert_eq!(
         client.next().await,
@@ -111,14 +128,52 @@ async fn channels_carry_data_and_one_side_of_them_can_be_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_large_message_is_passed_on_while_it_arrives() {
+    let (mut client, served) = start(StreamLimits::default(), V5);
+    let large: Vec<u8> = (0..8 << 20).map(|at: u32| (at % 251) as u8).collect();
+    let length = large.len() as u64 + 1;
+    let mut head = vec![0x82, 0xff];
+    head.extend(length.to_be_bytes());
+    head.extend([0; 4]);
+    head.push(0);
+    client.0.write_all(&head).await.unwrap();
+    let (mut n_sent, mut echoed) = (1, Vec::new());
+    for part in large.chunks(100_000) {
+        client.0.write_all(part).await.unwrap();
+        n_sent += part.len();
+        // The pieces that have arrived, without the byte of the channel.
+        let n_whole = n_sent / PIECE * PIECE - 1;
+        echoed.extend(client.data(n_whole - echoed.len()).await.0);
+    }
+    echoed.extend(client.data(large.len() - echoed.len()).await.0);
+    assert!(echoed == large);
+    drop(client);
+    let _ = served.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn base64_channels_are_text() {
     let (mut client, _served) = start(StreamLimits::default(), ChannelEncoding::Base64);
     client.send(0x81, b"0aGVsbG8=").await;
     assert_eq!(client.next().await, Some((0x81, b"1aGVsbG8=".to_vec())));
+    // A message in frames that end within a group of digits.
+    client.send(0x01, b"0aGVsbG").await;
+    assert_eq!(client.next().await, Some((0x81, b"1aGVs".to_vec())));
+    client.send(0x80, b"8=").await;
+    assert_eq!(client.next().await, Some((0x81, b"1bG8=".to_vec())));
     client.send(0x81, b"0?").await;
     assert_eq!(
         client.next().await,
         Some((0x88, 1002_u16.to_be_bytes().to_vec()))
+    );
+    let (mut client, _served) = start(StreamLimits::default(), ChannelEncoding::Base64);
+    client.send(0x01, b"0aGVsbG8=").await;
+    assert_eq!(client.next().await, Some((0x81, b"1aGVsbG8=".to_vec())));
+    client.send(0x80, b"aGVs").await;
+    assert_eq!(
+        client.next().await,
+        Some((0x88, 1002_u16.to_be_bytes().to_vec())),
+        "padding ends it"
     );
 }
 
@@ -150,6 +205,7 @@ async fn garbage_and_oversized_messages_end_the_connection() {
         V5,
     );
     client.send(0x02, b"\x0012345").await;
+    assert_eq!(client.next().await, Some((0x82, b"\x0112345".to_vec())));
     client.send(0x80, b"67890").await;
     assert_eq!(
         client.next().await,

@@ -49,6 +49,14 @@ def runs_commands():
     assert copy.returncode == 0
     assert copy.read_all() == data
 
+    if is_real:
+        # One message of 5 MiB.
+        count = execute("wc", "-c", binary=True)
+        count.write_stdin(data * 80)
+        count.close_channel(STDIN)
+        count.run_forever(timeout=LIMIT)
+        assert int(count.read_all()) == 80 * len(data)
+
 
 def has_a_terminal():
     terminal = execute("sh", tty=True)
