@@ -339,6 +339,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
     let stats = stats.or_else(|| runtime.stats());
     let reservation = stats.as_ref().map(|_| &eviction);
     let allocatable = nodes::allocatable(&capacity, &reserved, reservation);
+    let allocatable = nodes::without_huge_pages(allocatable, &capacity);
     let before_eviction = nodes::allocatable(&capacity, &reserved, None);
     runtime.set_allocatable(&allocatable, &before_eviction);
     let writer = client_of.clone();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use mizzen_component_helpers::amounts::{Amounts, quantity};
 use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
 use mizzen_component_helpers::pod_state::{is_sidecar, quality_of_service};
-use mizzen_cri::messages::LinuxContainerResources;
+use mizzen_cri::messages::{HugepageLimit, LinuxContainerResources};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
@@ -150,6 +150,7 @@ pub(super) fn of_container(
             false => 0,
         },
         oom_score_adj: oom_score(pod, container, machine.memory),
+        hugepage_limits: hugepage_limits(resources, of_pod),
         unified: unified(machine),
         ..LinuxContainerResources::default()
     }
@@ -186,6 +187,30 @@ pub(super) fn of_sandbox(
     let amount = |name: &str| Quantity::parse_or_zero(overhead[name].str());
     let cpu = amount("cpu").milli_value();
     (all, resources(cpu, cpu, amount("memory").value()))
+}
+
+/// The limits of huge pages that a container names, or its pod.
+fn hugepage_limits(resources: &Value, of_pod: &Value) -> Vec<HugepageLimit> {
+    let names = [of_pod, resources].into_iter();
+    let names = names.flat_map(|holder| holder["limits"].entries());
+    let sizes: BTreeMap<&str, &str> = names
+        .filter_map(|(name, _)| Some((name, name.strip_prefix("hugepages-")?)))
+        .collect();
+    let limits = sizes.into_iter().map(|(name, size)| HugepageLimit {
+        page_size: page_size(Quantity::parse_or_zero(size).value()),
+        limit: u64::try_from(quantity(container_limit(resources, of_pod, name)).value())
+            .unwrap_or_default(),
+    });
+    limits.collect()
+}
+
+/// A size as cgroups name it, such as `2MB`.
+fn page_size(mut size: i64) -> String {
+    let mut units = ["B", "KB", "MB"].into_iter();
+    while size >= 1024 && units.next().is_some() {
+        size /= 1024;
+    }
+    format!("{size}{}", units.next().unwrap_or("GB"))
 }
 
 /// Files of cgroup v2. Kubernetes: all processes of a container are killed together
@@ -363,6 +388,20 @@ mod tests {
         let limits = of_container(&pod, container, MachineResources::default());
         assert_eq!(limits.cpu_quota, 200_000);
         assert_eq!(limits.memory_limit_in_bytes, 1 << 30);
+    }
+
+    #[test]
+    fn huge_pages_are_limited_by_size() {
+        let whole = r#"{"limits":{"hugepages-1Gi":"2Gi","hugepages-2Mi":"8Mi"}}"#;
+        let own = with(r#"{"limits":{"hugepages-2Mi":"4Mi","hugepages-64Ki":"64Ki","cpu":"1"}}"#);
+        let pod = pod(&format!(r#"{{"containers":[{own}],"resources":{whole}}}"#));
+        let container = &pod["spec"]["containers"].list()[0];
+        let limits = of_container(&pod, container, MachineResources::default());
+        let found = limits.hugepage_limits.iter();
+        let found: Vec<String> = found
+            .map(|it| format!("{}={}", it.page_size, it.limit))
+            .collect();
+        assert_eq!(found, ["1GB=2147483648", "2MB=4194304", "64KB=65536"]);
     }
 
     #[test]

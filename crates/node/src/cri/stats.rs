@@ -22,7 +22,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 use super::container::CellPhase;
-use super::{CriNode, CriRuntime};
+use super::{CriNode, CriRuntime, machine};
 use crate::stats::{
     CgroupStats, ContainerStats, CpuStats, DiskUsage, FsStats, InterfaceStats, MeasuredPods,
     MemoryStats, NodeStats, PidStats, PodStats, StatsProvider, VolumeStats,
@@ -180,7 +180,7 @@ impl CriNode {
             started: Duration::from_secs(number_after(&stat, "btime")),
             machine,
             memory_capacity: kibibytes(&memory, "MemTotal"),
-            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+            cpus: machine::cpus(),
             all_pods,
             fs,
             image_fs: image_fs.map(|fs| FsStats {

@@ -48,6 +48,23 @@ pub(crate) fn allocatable(
     allocatable
 }
 
+/// What pods may request without the memory of huge pages, which are requested on their own.
+/// Kubernetes: pkg/kubelet/nodestatus/setters.go, `MachineInfo`.
+pub(crate) fn without_huge_pages(mut allocatable: Value, capacity: &Value) -> Value {
+    let pages = capacity
+        .entries()
+        .filter(|(name, _)| name.starts_with("hugepages-"));
+    let taken = pages.fold(Quantity::default(), |sum, (_, amount)| {
+        sum.add(&quantity(amount))
+    });
+    if !taken.is_zero() {
+        let left = quantity(&allocatable["memory"]).sub(&taken);
+        let least = Quantity::from_int(0, left.format);
+        allocatable.set("memory", left.max(least).to_string());
+    }
+    allocatable
+}
+
 /// The default capacity with the changes of a text such as `cpu=4,memory=16Gi`.
 pub fn parse_capacity(text: &str) -> Result<Value, String> {
     let mut capacity = default_capacity();
@@ -92,6 +109,20 @@ mod tests {
         assert_eq!(all["memory"].str(), "1000Mi");
         let much = mizzen_value::value!({ "memory": "2Gi" });
         assert_eq!(allocatable(&capacity, &much, None)["memory"].str(), "0");
+    }
+
+    #[test]
+    fn the_memory_of_huge_pages_is_not_allocatable() {
+        let check = |text: &str, expected: &str| {
+            let capacity = parse_capacity(text).unwrap();
+            let all = without_huge_pages(capacity.clone(), &capacity);
+            assert_eq!(all["memory"].str(), expected, "{text}");
+            assert_eq!(all["hugepages-2Mi"], capacity["hugepages-2Mi"]);
+        };
+        check("memory=1Gi", "1Gi");
+        check("memory=1Gi,hugepages-2Mi=24Mi", "1000Mi");
+        check("memory=4Gi,hugepages-2Mi=1Gi,hugepages-1Gi=1Gi", "2Gi");
+        check("memory=1Gi,hugepages-1Gi=2Gi", "0");
     }
 
     #[test]
