@@ -52,6 +52,22 @@ pub(crate) fn write(node: &NodeUsage) -> String {
         containers().map(|(labels, container)| (labels, seconds(container.started), None)),
     );
     text.family(
+        "container_swap_limit_bytes",
+        "gauge",
+        "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems",
+        containers().filter_map(|(labels, container)| {
+            Some((labels, container.swap_limit? as f64, Some(at)))
+        }),
+    );
+    text.family(
+        "container_swap_usage_bytes",
+        "gauge",
+        "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+        containers().filter_map(|(labels, container)| {
+            Some((labels, container.swap_bytes? as f64, Some(at)))
+        }),
+    );
+    text.family(
         "node_cpu_usage_seconds_total",
         "counter",
         "[STABLE] Cumulative cpu time consumed by the node in core-seconds",
@@ -64,6 +80,13 @@ pub(crate) fn write(node: &NodeUsage) -> String {
         [(String::new(), node.memory_bytes as f64, Some(at))],
     );
     text.family(
+        "node_swap_usage_bytes",
+        "gauge",
+        "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems",
+        node.swap_bytes
+            .map(|swap| (String::new(), swap as f64, Some(at))),
+    );
+    text.family(
         "pod_cpu_usage_seconds_total",
         "counter",
         "[STABLE] Cumulative cpu time consumed by the pod in core-seconds",
@@ -74,6 +97,12 @@ pub(crate) fn write(node: &NodeUsage) -> String {
         "gauge",
         "[STABLE] Current working set of the pod in bytes",
         pods().map(|(labels, pod)| (labels, pod.memory_bytes as f64, Some(at))),
+    );
+    text.family(
+        "pod_swap_usage_bytes",
+        "gauge",
+        "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+        pods().filter_map(|(labels, pod)| Some((labels, pod.swap_bytes? as f64, Some(at)))),
     );
     text.family(
         "resource_scrape_error",
@@ -150,18 +179,22 @@ mod tests {
             started: Duration::from_millis(1_700_000_000_005),
             cpu_time: Duration::from_nanos(4_710_169_000),
             memory_bytes: 19_070_976,
+            swap_bytes: Some(4096),
+            swap_limit: Some(8192),
         };
         let pod = PodUsageSample {
             namespace: "default".into(),
             name: "web-0".into(),
             cpu_time: Duration::from_nanos(4_710_169_000),
             memory_bytes: 19_070_976,
+            swap_bytes: Some(4096),
             containers: vec![container],
         };
         let node = NodeUsage {
             at: Duration::from_millis(1_700_000_060_125),
             cpu_time: Duration::from_secs(1_234_567),
             memory_bytes: 99_999,
+            swap_bytes: Some(12_288),
             pods: vec![pod],
         };
         let expected = r#"# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the container in core-seconds
@@ -173,18 +206,30 @@ container_memory_working_set_bytes{container="web",namespace="default",pod="web-
 # HELP container_start_time_seconds [STABLE] Start time of the container since unix epoch in seconds
 # TYPE container_start_time_seconds gauge
 container_start_time_seconds{container="web",namespace="default",pod="web-0"} 1.7000000000049999e+09
+# HELP container_swap_limit_bytes [ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems
+# TYPE container_swap_limit_bytes gauge
+container_swap_limit_bytes{container="web",namespace="default",pod="web-0"} 8192 1700000060125
+# HELP container_swap_usage_bytes [ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems
+# TYPE container_swap_usage_bytes gauge
+container_swap_usage_bytes{container="web",namespace="default",pod="web-0"} 4096 1700000060125
 # HELP node_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the node in core-seconds
 # TYPE node_cpu_usage_seconds_total counter
 node_cpu_usage_seconds_total 1.234567e+06 1700000060125
 # HELP node_memory_working_set_bytes [STABLE] Current working set of the node in bytes
 # TYPE node_memory_working_set_bytes gauge
 node_memory_working_set_bytes 99999 1700000060125
+# HELP node_swap_usage_bytes [ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems
+# TYPE node_swap_usage_bytes gauge
+node_swap_usage_bytes 12288 1700000060125
 # HELP pod_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the pod in core-seconds
 # TYPE pod_cpu_usage_seconds_total counter
 pod_cpu_usage_seconds_total{namespace="default",pod="web-0"} 4.710169 1700000060125
 # HELP pod_memory_working_set_bytes [STABLE] Current working set of the pod in bytes
 # TYPE pod_memory_working_set_bytes gauge
 pod_memory_working_set_bytes{namespace="default",pod="web-0"} 1.9070976e+07 1700000060125
+# HELP pod_swap_usage_bytes [ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems
+# TYPE pod_swap_usage_bytes gauge
+pod_swap_usage_bytes{namespace="default",pod="web-0"} 4096 1700000060125
 # HELP resource_scrape_error [STABLE] 1 if there was an error while getting container metrics, 0 otherwise
 # TYPE resource_scrape_error gauge
 resource_scrape_error 0

@@ -52,8 +52,12 @@ pub struct NodeStats {
     pub memory_capacity: u64,
     /// The CPUs of the machine.
     pub cpus: u64,
+    /// The swap of the machine.
+    pub swap_capacity: u64,
     /// The cgroup of all pods.
     pub all_pods: Option<CgroupStats>,
+    /// The cgroup of all pods and those of QoS classes, by path.
+    pub pod_groups: Vec<(String, CgroupStats)>,
     /// The file system of the node's directory.
     pub fs: Option<FsStats>,
     /// The file system of images, and what they use.
@@ -117,6 +121,8 @@ pub struct ContainerStats {
     pub started: Duration,
     /// The figures of its cgroup.
     pub cgroup: CgroupStats,
+    /// Its processes, if they could be counted.
+    pub processes: Option<ProcessStats>,
     /// What it wrote beside its volumes.
     pub rootfs: DiskUsage,
     /// Its logs.
@@ -149,6 +155,12 @@ pub struct CgroupStats {
     pub cpu_quota: Option<i64>,
     /// The number of tasks.
     pub processes: Option<u64>,
+    /// The most tasks; `None` without a limit.
+    pub max_processes: Option<u64>,
+    /// How many processes were killed because memory ran out.
+    pub oom_kills: u64,
+    /// How long its tasks have waited for CPU, memory and I/O.
+    pub pressure: PressureStats,
 }
 
 impl CgroupStats {
@@ -209,6 +221,80 @@ pub struct MemoryStats {
     pub page_faults: u64,
     /// Page faults that read from disk.
     pub major_page_faults: u64,
+    /// What the kernel uses for it.
+    pub kernel: u64,
+    /// What is swapped; `None` if that is not counted.
+    pub swap: Option<u64>,
+    /// The limit of swap. Kubernetes: in version 1, that of memory and swap together.
+    pub swap_limit: Option<u64>,
+}
+
+/// The processes of a container and what they have open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessStats {
+    /// The processes.
+    pub count: u64,
+    /// Their file descriptors.
+    pub descriptors: u64,
+    /// Those of sockets.
+    pub sockets: u64,
+}
+
+/// Pressure stall information (PSI), where the kernel has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PressureStats {
+    /// Of CPU.
+    pub cpu: Option<Pressure>,
+    /// Of memory.
+    pub memory: Option<Pressure>,
+    /// Of I/O.
+    pub io: Option<Pressure>,
+}
+
+/// How long tasks have waited for something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// At least one task.
+    pub some: PressureTime,
+    /// All tasks at once.
+    pub full: PressureTime,
+}
+
+/// The time that was waited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PressureTime {
+    /// In microseconds.
+    pub total: u64,
+    /// The parts of the last 10, 60 and 300 seconds, in hundredths of a percent.
+    pub averages: [u32; 3],
+}
+
+impl Pressure {
+    /// Reads a file such as `cpu.pressure`; `None` if it has nothing.
+    pub(crate) fn parse(text: &str) -> Option<Pressure> {
+        let mut pressure = None;
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let known: &mut Pressure = pressure.get_or_insert_default();
+            let time = match words.next() {
+                Some("some") => &mut known.some,
+                Some("full") => &mut known.full,
+                _ => continue,
+            };
+            for (name, number) in words.filter_map(|word| word.split_once('=')) {
+                let percent: f64 = number.parse().ok()?;
+                let hundredths = (percent * 100.0).round() as u32;
+                match name {
+                    "avg10" => time.averages[0] = hundredths,
+                    "avg60" => time.averages[1] = hundredths,
+                    "avg300" => time.averages[2] = hundredths,
+                    "total" => time.total = number.parse().ok()?,
+                    _ => {}
+                }
+            }
+        }
+        pressure
+    }
 }
 
 /// Bytes and inodes on a disk.
@@ -264,4 +350,35 @@ pub struct InterfaceStats {
     pub received: [u64; 4],
     /// Sent bytes, packets, errors and dropped packets.
     pub sent: [u64; 4],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_is_read_as_the_kernel_writes_it() {
+        let text = "some avg10=35.17 avg60=16.65 avg300=0.05 total=817230131\n\
+                    full avg10=0.00 avg60=100.00 avg300=0.00 total=7\n";
+        let expected = Pressure {
+            some: PressureTime {
+                total: 817_230_131,
+                averages: [3517, 1665, 5],
+            },
+            full: PressureTime {
+                total: 7,
+                averages: [0, 10_000, 0],
+            },
+        };
+        assert_eq!(Pressure::parse(text), Some(expected));
+        // Old kernels have no line of CPU for all tasks.
+        let some = text.lines().next().unwrap();
+        let only = Pressure {
+            full: PressureTime::default(),
+            ..expected
+        };
+        assert_eq!(Pressure::parse(some), Some(only));
+        assert_eq!(Pressure::parse(""), None);
+        assert_eq!(Pressure::parse("some avg10=x total=1"), None);
+    }
 }

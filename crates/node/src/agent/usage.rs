@@ -31,6 +31,8 @@ pub(crate) struct NodeUsage {
     pub at: Duration,
     pub cpu_time: Duration,
     pub memory_bytes: u64,
+    /// What is swapped, if that is measured.
+    pub swap_bytes: Option<u64>,
     pub pods: Vec<PodUsageSample>,
 }
 
@@ -41,6 +43,7 @@ pub(crate) struct PodUsageSample {
     pub name: Str,
     pub cpu_time: Duration,
     pub memory_bytes: u64,
+    pub swap_bytes: Option<u64>,
     /// The containers that run.
     pub containers: Vec<RunningContainer>,
 }
@@ -53,6 +56,8 @@ pub(crate) struct RunningContainer {
     pub started: Duration,
     pub cpu_time: Duration,
     pub memory_bytes: u64,
+    pub swap_bytes: Option<u64>,
+    pub swap_limit: Option<u64>,
 }
 
 /// The CPU time of a node at its last scrape.
@@ -126,6 +131,7 @@ impl Agent {
                 name: key.name().into(),
                 cpu_time: of_pod.cpu_time,
                 memory_bytes: containers.iter().map(|one| one.memory_bytes).sum(),
+                swap_bytes: None,
                 containers,
             };
             memory_bytes += usage.memory_bytes;
@@ -140,6 +146,7 @@ impl Agent {
             at: now.wall(),
             cpu_time: meter.cpu_time,
             memory_bytes,
+            swap_bytes: None,
             pods,
         })
     }
@@ -200,6 +207,8 @@ impl PodWorker {
                 started: since.wall(),
                 cpu_time: metered.cpu_time.max(LEAST_CPU_TIME),
                 memory_bytes,
+                swap_bytes: None,
+                swap_limit: None,
             });
         }
         containers

@@ -20,7 +20,7 @@ use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
 
 use super::resources::{self, CgroupLimits, QUOTA_PERIOD};
-use crate::stats::{CgroupStats, CpuStats, MemoryStats};
+use crate::stats::{CgroupStats, CpuStats, MemoryStats, Pressure, PressureStats};
 
 /// The cgroup of all pods.
 const ROOT: &str = "kubepods";
@@ -165,6 +165,16 @@ impl Cgroups {
         }
     }
 
+    /// The paths of the cgroup of all pods and of those of QoS classes.
+    pub(super) fn group_paths(&self) -> [String; 3] {
+        let root = self.all_pods_path();
+        CLASSES.map(|class| match (class, self.driver) {
+            ("", _) => root.clone(),
+            (class, CgroupDriver::Cgroupfs) => format!("{root}/{class}"),
+            (class, CgroupDriver::Systemd) => format!("{root}/{ROOT}-{class}.slice"),
+        })
+    }
+
     /// Ensures that a pod has its cgroup, with its limits.
     pub(super) fn ensure_pod(&self, pod: &Value) -> io::Result<()> {
         let Some(hierarchy) = self.written() else {
@@ -269,6 +279,14 @@ impl Cgroups {
             return None;
         }
         Some(hierarchy.measure(path))
+    }
+
+    /// The processes in a cgroup, without those below it.
+    pub(super) fn processes(&self, path: &str) -> Option<Vec<u32>> {
+        let hierarchy = self.hierarchy.as_ref().filter(|_| !path.is_empty());
+        let dir = hierarchy?.dir("memory", path)?;
+        let text = fs::read_to_string(dir.join("cgroup.procs")).ok()?;
+        Some(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// A process in a cgroup or in those below it.
@@ -452,105 +470,119 @@ impl Hierarchy {
             file.and_then(|file| fs::read_to_string(file).ok())
                 .unwrap_or_default()
         };
-        let number = |controller: &str, name: &str| read(controller, name).trim().parse().ok();
-        let processes = number("pids", "pids.current");
-        let figures = match self {
-            Hierarchy::V1(_) => {
-                let (stat, memory) = (read("cpu", "cpu.stat"), read("memory", "memory.stat"));
-                CgroupStats {
-                    cpu: CpuStats {
-                        usage_ns: number("cpuacct", "cpuacct.usage").unwrap_or_default(),
-                        user_ns: number("cpuacct", "cpuacct.usage_user").unwrap_or_default(),
-                        system_ns: number("cpuacct", "cpuacct.usage_sys").unwrap_or_default(),
-                        periods: field(&stat, "nr_periods"),
-                        throttled_periods: field(&stat, "nr_throttled"),
-                        throttled_ns: field(&stat, "throttled_time"),
-                        nano_cores: None,
-                    },
-                    memory: memory_v1(&memory),
-                    cpu_shares: number("cpu", "cpu.shares"),
-                    cpu_quota: read("cpu", "cpu.cfs_quota_us").trim().parse().ok(),
-                    processes,
-                }
-            }
-            Hierarchy::V2(_) => {
-                let (stat, memory) = (read("cpu", "cpu.stat"), read("memory", "memory.stat"));
-                let micros = |name: &str| field(&stat, name).saturating_mul(1000);
-                CgroupStats {
-                    cpu: CpuStats {
-                        usage_ns: micros("usage_usec"),
-                        user_ns: micros("user_usec"),
-                        system_ns: micros("system_usec"),
-                        periods: field(&stat, "nr_periods"),
-                        throttled_periods: field(&stat, "nr_throttled"),
-                        throttled_ns: micros("throttled_usec"),
-                        nano_cores: None,
-                    },
-                    memory: memory_v2(&memory),
-                    cpu_shares: None,
-                    cpu_quota: read("cpu", "cpu.max")
-                        .split(' ')
-                        .next()
-                        .and_then(|quota| quota.parse().ok()),
-                    processes,
-                }
-            }
-        };
-        let [usage, limit, most, failures] = match self {
-            Hierarchy::V1(_) => [
-                "memory.usage_in_bytes",
-                "memory.limit_in_bytes",
-                "memory.max_usage_in_bytes",
-                "memory.failcnt",
-            ],
-            Hierarchy::V2(_) => ["memory.current", "memory.max", "memory.peak", ""],
-        };
-        let usage = number("memory", usage).unwrap_or_default();
-        let memory = MemoryStats {
+        match self {
+            Hierarchy::V1(_) => stats_v1(&read),
+            Hierarchy::V2(_) => stats_v2(&read),
+        }
+    }
+}
+
+/// Reads a file of a controller; nothing if it is not there.
+type ReadFile<'a> = &'a dyn Fn(&str, &str) -> String;
+
+/// The figures of version 1. Pressure is only measured in version 2.
+fn stats_v1(read: ReadFile) -> CgroupStats {
+    let number = |controller: &str, name: &str| read(controller, name).trim().parse().ok();
+    let memory = |name: &str| number("memory", &format!("memory.{name}"));
+    let (cpu, stat) = (read("cpu", "cpu.stat"), read("memory", "memory.stat"));
+    let usage: u64 = memory("usage_in_bytes").unwrap_or_default();
+    let inactive_file = field(&stat, "total_inactive_file");
+    CgroupStats {
+        cpu: CpuStats {
+            usage_ns: number("cpuacct", "cpuacct.usage").unwrap_or_default(),
+            user_ns: number("cpuacct", "cpuacct.usage_user").unwrap_or_default(),
+            system_ns: number("cpuacct", "cpuacct.usage_sys").unwrap_or_default(),
+            periods: field(&cpu, "nr_periods"),
+            throttled_periods: field(&cpu, "nr_throttled"),
+            throttled_ns: field(&cpu, "throttled_time"),
+            nano_cores: None,
+        },
+        memory: MemoryStats {
             usage,
-            working_set: usage.saturating_sub(figures.memory.inactive_file),
-            limit: number("memory", limit).filter(|limit| *limit < UNLIMITED),
-            max_usage: number("memory", most).unwrap_or_default(),
-            failures: number("memory", failures).unwrap_or_default(),
-            ..figures.memory
-        };
-        CgroupStats { memory, ..figures }
+            working_set: usage.saturating_sub(inactive_file),
+            inactive_file,
+            active_file: field(&stat, "total_active_file"),
+            rss: field(&stat, "total_rss"),
+            cache: field(&stat, "total_cache"),
+            mapped_file: field(&stat, "total_mapped_file"),
+            limit: memory("limit_in_bytes").filter(|limit| *limit < UNLIMITED),
+            max_usage: memory("max_usage_in_bytes").unwrap_or_default(),
+            failures: memory("failcnt").unwrap_or_default(),
+            page_faults: field(&stat, "total_pgfault"),
+            major_page_faults: field(&stat, "total_pgmajfault"),
+            kernel: memory("kmem.usage_in_bytes").unwrap_or_default(),
+            swap: optional_field(&stat, "total_swap"),
+            swap_limit: memory("memsw.limit_in_bytes").filter(|limit| *limit < UNLIMITED),
+        },
+        cpu_shares: number("cpu", "cpu.shares"),
+        cpu_quota: read("cpu", "cpu.cfs_quota_us").trim().parse().ok(),
+        processes: number("pids", "pids.current"),
+        max_processes: number("pids", "pids.max"),
+        oom_kills: field(&read("memory", "memory.oom_control"), "oom_kill"),
+        pressure: PressureStats::default(),
     }
 }
 
-fn memory_v1(stat: &str) -> MemoryStats {
-    MemoryStats {
-        inactive_file: field(stat, "total_inactive_file"),
-        active_file: field(stat, "total_active_file"),
-        rss: field(stat, "total_rss"),
-        cache: field(stat, "total_cache"),
-        mapped_file: field(stat, "total_mapped_file"),
-        page_faults: field(stat, "total_pgfault"),
-        major_page_faults: field(stat, "total_pgmajfault"),
-        ..MemoryStats::default()
+/// The figures of version 2.
+fn stats_v2(read: ReadFile) -> CgroupStats {
+    let number = |controller: &str, name: &str| read(controller, name).trim().parse().ok();
+    let memory = |name: &str| number("memory", &format!("memory.{name}"));
+    let (cpu, stat) = (read("cpu", "cpu.stat"), read("memory", "memory.stat"));
+    let micros = |name: &str| field(&cpu, name).saturating_mul(1000);
+    let usage: u64 = memory("current").unwrap_or_default();
+    let inactive_file = field(&stat, "inactive_file");
+    let quota = read("cpu", "cpu.max");
+    let pressure = |name: &str| Pressure::parse(&read("cpu", name));
+    CgroupStats {
+        cpu: CpuStats {
+            usage_ns: micros("usage_usec"),
+            user_ns: micros("user_usec"),
+            system_ns: micros("system_usec"),
+            periods: field(&cpu, "nr_periods"),
+            throttled_periods: field(&cpu, "nr_throttled"),
+            throttled_ns: micros("throttled_usec"),
+            nano_cores: None,
+        },
+        memory: MemoryStats {
+            usage,
+            working_set: usage.saturating_sub(inactive_file),
+            inactive_file,
+            active_file: field(&stat, "active_file"),
+            rss: field(&stat, "anon"),
+            cache: field(&stat, "file"),
+            mapped_file: field(&stat, "file_mapped"),
+            limit: memory("max"),
+            max_usage: memory("peak").unwrap_or_default(),
+            failures: 0,
+            page_faults: field(&stat, "pgfault"),
+            major_page_faults: field(&stat, "pgmajfault"),
+            kernel: field(&stat, "kernel"),
+            swap: memory("swap.current"),
+            swap_limit: memory("swap.max"),
+        },
+        cpu_shares: None,
+        cpu_quota: quota.split(' ').next().and_then(|quota| quota.parse().ok()),
+        processes: number("pids", "pids.current"),
+        max_processes: number("pids", "pids.max"),
+        oom_kills: field(&read("memory", "memory.events"), "oom_kill"),
+        pressure: PressureStats {
+            cpu: pressure("cpu.pressure"),
+            memory: pressure("memory.pressure"),
+            io: pressure("io.pressure"),
+        },
     }
 }
 
-fn memory_v2(stat: &str) -> MemoryStats {
-    MemoryStats {
-        inactive_file: field(stat, "inactive_file"),
-        active_file: field(stat, "active_file"),
-        rss: field(stat, "anon"),
-        cache: field(stat, "file"),
-        mapped_file: field(stat, "file_mapped"),
-        page_faults: field(stat, "pgfault"),
-        major_page_faults: field(stat, "pgmajfault"),
-        ..MemoryStats::default()
-    }
-}
-
-/// A number of a file with a name and a number in each line.
+/// A number of a file with a name and a number in each line; zero if it is not there.
 fn field(text: &str, name: &str) -> u64 {
+    optional_field(text, name).unwrap_or_default()
+}
+
+fn optional_field(text: &str, name: &str) -> Option<u64> {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|number| number.trim().parse().ok())
-        .unwrap_or_default()
+    line?.trim().parse().ok()
 }
 
 /// Names the file in an error.
@@ -618,19 +650,135 @@ mod tests {
         }
     }
 
+    /// Reads files from a table.
+    fn reader<'a>(files: &'a [(&str, &str)]) -> impl Fn(&str, &str) -> String + 'a {
+        move |_, name| {
+            let found = files.iter().find(|(known, _)| *known == name);
+            found.map_or_else(String::new, |(_, text)| (*text).to_owned())
+        }
+    }
+
     #[test]
-    fn figures_are_read_as_the_kernel_writes_them() {
-        let text = "anon 10\nfile 20\ninactive_file 5\nactive_file 7\npgfault 3\nanon_thp 99\n";
-        let memory = memory_v2(text);
-        let found = (
-            memory.rss,
-            memory.cache,
-            memory.inactive_file,
-            memory.page_faults,
-        );
-        assert_eq!(found, (10, 20, 5, 3));
-        let text = "rss 1\ntotal_rss 4\ntotal_inactive_file 2\n";
-        let memory = memory_v1(text);
-        assert_eq!((memory.rss, memory.inactive_file), (4, 2));
+    fn figures_of_version_1_are_read_as_the_kernel_writes_them() {
+        let files = [
+            ("cpuacct.usage", "5000\n"),
+            ("cpuacct.usage_user", "3000\n"),
+            (
+                "cpu.stat",
+                "nr_periods 7\nnr_throttled 2\nthrottled_time 900\n",
+            ),
+            ("cpu.shares", "102\n"),
+            ("cpu.cfs_quota_us", "-1\n"),
+            ("memory.usage_in_bytes", "1000\n"),
+            ("memory.limit_in_bytes", "4096\n"),
+            ("memory.failcnt", "3\n"),
+            ("memory.kmem.usage_in_bytes", "64\n"),
+            ("memory.memsw.limit_in_bytes", "9223372036854771712\n"),
+            (
+                "memory.stat",
+                "rss 1\nswap 1\ntotal_rss 400\ntotal_inactive_file 200\ntotal_swap 12\n",
+            ),
+            (
+                "memory.oom_control",
+                "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+            ),
+            ("pids.current", "9\n"),
+            ("pids.max", "max\n"),
+        ];
+        let expected = CgroupStats {
+            cpu: CpuStats {
+                usage_ns: 5000,
+                user_ns: 3000,
+                periods: 7,
+                throttled_periods: 2,
+                throttled_ns: 900,
+                ..CpuStats::default()
+            },
+            memory: MemoryStats {
+                usage: 1000,
+                working_set: 800,
+                inactive_file: 200,
+                rss: 400,
+                limit: Some(4096),
+                failures: 3,
+                kernel: 64,
+                swap: Some(12),
+                ..MemoryStats::default()
+            },
+            cpu_shares: Some(102),
+            cpu_quota: Some(-1),
+            processes: Some(9),
+            oom_kills: 2,
+            ..CgroupStats::default()
+        };
+        assert_eq!(stats_v1(&reader(&files)), expected);
+        assert_eq!(stats_v1(&reader(&[])), CgroupStats::default());
+    }
+
+    #[test]
+    fn figures_of_version_2_are_read_as_the_kernel_writes_them() {
+        let files = [
+            (
+                "cpu.stat",
+                "usage_usec 5\nuser_usec 3\nsystem_usec 2\nthrottled_usec 1\n",
+            ),
+            ("cpu.max", "50000 100000\n"),
+            (
+                "cpu.pressure",
+                "some avg10=1.50 avg60=0.00 avg300=0.00 total=7\n",
+            ),
+            (
+                "io.pressure",
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total=8\n",
+            ),
+            ("memory.current", "1000\n"),
+            ("memory.max", "max\n"),
+            ("memory.peak", "2000\n"),
+            ("memory.swap.current", "12\n"),
+            ("memory.swap.max", "0\n"),
+            (
+                "memory.stat",
+                "anon 400\nfile 500\nkernel 64\ninactive_file 200\nanon_thp 99\n",
+            ),
+            (
+                "memory.events",
+                "low 0\noom 3\noom_kill 2\noom_group_kill 1\n",
+            ),
+            ("pids.current", "9\n"),
+            ("pids.max", "100\n"),
+        ];
+        let found = stats_v2(&reader(&files));
+        let expected = CgroupStats {
+            cpu: CpuStats {
+                usage_ns: 5000,
+                user_ns: 3000,
+                system_ns: 2000,
+                throttled_ns: 1000,
+                ..CpuStats::default()
+            },
+            memory: MemoryStats {
+                usage: 1000,
+                working_set: 800,
+                inactive_file: 200,
+                rss: 400,
+                cache: 500,
+                max_usage: 2000,
+                kernel: 64,
+                swap: Some(12),
+                swap_limit: Some(0),
+                ..MemoryStats::default()
+            },
+            cpu_quota: Some(50_000),
+            processes: Some(9),
+            max_processes: Some(100),
+            oom_kills: 2,
+            pressure: found.pressure,
+            ..CgroupStats::default()
+        };
+        assert_eq!(found, expected);
+        let totals = [found.pressure.cpu, found.pressure.io].map(|it| it.unwrap().some.total);
+        assert_eq!(totals, [7, 8]);
+        assert_eq!(found.pressure.memory, None);
+        assert_eq!(stats_v2(&reader(&[])), CgroupStats::default());
     }
 }

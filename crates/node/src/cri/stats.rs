@@ -25,7 +25,8 @@ use super::container::CellPhase;
 use super::{CriNode, CriRuntime, machine};
 use crate::stats::{
     CgroupStats, ContainerStats, CpuStats, DiskUsage, FsStats, InterfaceStats, MeasuredPods,
-    MemoryStats, NodeStats, PidStats, PodStats, StatsProvider, VolumeStats,
+    MemoryStats, NodeStats, PidStats, PodStats, Pressure, PressureStats, ProcessStats,
+    StatsProvider, VolumeStats,
 };
 
 /// How long the runtime may take to say what it knows.
@@ -166,6 +167,13 @@ impl CriNode {
         let mut machine = self.cgroups.measure("/").unwrap_or_default();
         machine.memory = machine_memory(&memory);
         self.stats.rate("/", &mut machine.cpu);
+        machine.pressure = PressureStats {
+            cpu: Pressure::parse(&read("/proc/pressure/cpu")),
+            memory: Pressure::parse(&read("/proc/pressure/memory")),
+            io: Pressure::parse(&read("/proc/pressure/io")),
+        };
+        let groups = self.cgroups.group_paths().into_iter();
+        let groups = groups.filter_map(|path| self.cgroups.measure(&path).map(|it| (path, it)));
         let all_pods = self.cgroups.all_pods_path();
         let all_pods = self.cgroups.measure(&all_pods).map(|mut all| {
             self.stats.rate("kubepods", &mut all.cpu);
@@ -180,6 +188,8 @@ impl CriNode {
             started: Duration::from_secs(number_after(&stat, "btime")),
             machine,
             memory_capacity: kibibytes(&memory, "MemTotal"),
+            swap_capacity: kibibytes(&memory, "SwapTotal"),
+            pod_groups: groups.collect(),
             cpus: machine::cpus(),
             all_pods,
             fs,
@@ -218,6 +228,8 @@ impl CriNode {
                 .as_ref()
                 .and_then(|(pod, _)| self.cgroups.container_path(pod, &container.id))
                 .unwrap_or_default();
+            let processes = self.cgroups.processes(&container.path);
+            container.processes = processes.map(|ids| open_files(&ids, Path::new("/proc")));
             let measured = self.cgroups.measure(&container.path);
             container.cgroup = measured.unwrap_or_else(|| of_runtime(runtime));
             self.stats.rate(&container.id, &mut container.cgroup.cpu);
@@ -390,6 +402,23 @@ fn count(path: &Path, device: u64, usage: &mut DiskUsage) {
     }
 }
 
+/// Processes and what they have open, below `/proc`. Kubernetes: cadvisor, `processStatsFromProcs`.
+fn open_files(ids: &[u32], proc: &Path) -> ProcessStats {
+    let mut found = ProcessStats {
+        count: ids.len() as u64,
+        ..ProcessStats::default()
+    };
+    for id in ids {
+        for descriptor in entries(&proc.join(id.to_string()).join("fd")) {
+            found.descriptors += 1;
+            let target = fs::read_link(descriptor).unwrap_or_default();
+            found.sockets +=
+                u64::from(target.as_os_str().as_encoded_bytes().starts_with(b"socket"));
+        }
+    }
+    found
+}
+
 fn entries(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
@@ -451,6 +480,7 @@ fn machine_memory(text: &str) -> MemoryStats {
         rss: bytes("AnonPages"),
         cache: bytes("Cached"),
         mapped_file: bytes("Mapped"),
+        swap: Some(bytes("SwapTotal").saturating_sub(bytes("SwapFree"))),
         page_faults: number_after(&events, "pgfault "),
         major_page_faults: number_after(&events, "pgmajfault "),
         ..MemoryStats::default()
@@ -541,11 +571,33 @@ mod tests {
 
     #[test]
     fn memory_that_can_be_reclaimed_is_not_in_the_working_set() {
-        let text = "MemTotal: 1000 kB\nMemFree: 300 kB\nInactive(file): 200 kB\nAnonPages: 50 kB\n";
+        let text = "MemTotal: 1000 kB\nMemFree: 300 kB\nInactive(file): 200 kB\nAnonPages: 50 kB\n\
+                    SwapTotal: 90 kB\nSwapFree: 70 kB\n";
         let memory = machine_memory(text);
+        assert_eq!(memory.swap, Some(20 * 1024));
         assert_eq!(memory.usage, 700 * 1024);
         assert_eq!(memory.working_set, 500 * 1024);
         assert_eq!(memory.rss, 50 * 1024);
+    }
+
+    #[test]
+    fn open_files_of_processes_are_counted() {
+        let proc = tempfile::tempdir().unwrap();
+        for (id, targets) in [(7, &["/a", "socket:[1]"][..]), (8, &["pipe:[2]"][..])] {
+            let dir = proc.path().join(id.to_string()).join("fd");
+            fs::create_dir_all(&dir).unwrap();
+            for (at, target) in targets.iter().enumerate() {
+                std::os::unix::fs::symlink(target, dir.join(at.to_string())).unwrap();
+            }
+        }
+        // The last one has ended.
+        let found = open_files(&[7, 8, 9], proc.path());
+        let expected = ProcessStats {
+            count: 3,
+            descriptors: 3,
+            sockets: 1,
+        };
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor` of a node that is measured.
 //!
 //! Kubernetes: staging/src/k8s.io/kubelet/pkg/apis/stats and cAdvisor's metrics/prometheus.go.
-//! cAdvisor's series of block devices, TCP states, huge pages and single threads are left out.
+//! cAdvisor's series of block devices, inodes, CPU load, ulimits and the topology of the machine are
+//! left out.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::agent::{NodeUsage, PodUsageSample, RunningContainer};
 use crate::moment::{Moment, to_value};
 use crate::resource_metrics::{MetricsText, seconds};
 use crate::stats::{
-    CgroupStats, ContainerStats, DiskUsage, FsStats, InterfaceStats, NodeStats, PodStats,
+    CgroupStats, ContainerStats, DiskUsage, FsStats, InterfaceStats, NodeStats, PodStats, Pressure,
+    PressureTime, ProcessStats,
 };
 
 /// The period of CPU quotas, in microseconds.
@@ -25,18 +27,22 @@ pub(super) fn usage(stats: &NodeStats) -> NodeUsage {
         started: container.started,
         cpu_time: time(&container.cgroup),
         memory_bytes: container.cgroup.memory.working_set,
+        swap_bytes: container.cgroup.memory.swap,
+        swap_limit: container.cgroup.memory.swap_limit,
     };
     let pods = stats.pods.iter().filter(|pod| !pod.containers.is_empty());
     NodeUsage {
         at: Duration::from_millis(u64::try_from(stats.at.as_millis()).unwrap_or_default()),
         cpu_time: time(&stats.machine),
         memory_bytes: stats.machine.memory.working_set,
+        swap_bytes: stats.machine.memory.swap,
         pods: pods
             .map(|pod| PodUsageSample {
                 namespace: pod.namespace.clone(),
                 name: pod.name.clone(),
                 cpu_time: time(&pod.cgroup),
                 memory_bytes: pod.cgroup.memory.working_set,
+                swap_bytes: pod.cgroup.memory.swap,
                 containers: pod.containers.iter().map(container).collect(),
             })
             .collect(),
@@ -53,6 +59,7 @@ pub(super) fn summary(stats: &NodeStats, node: &str) -> Value {
         "memory": (memory(&stats.machine, Some(stats.memory_capacity), at)),
         "network": (network(&stats.network, at)),
     });
+    add_swap_and_io(&mut machine, &stats.machine, Some(stats.swap_capacity), at);
     if let Some(fs) = &stats.fs {
         machine.set("fs", file_system(fs, None, at));
     }
@@ -68,12 +75,13 @@ pub(super) fn summary(stats: &NodeStats, node: &str) -> Value {
     }
     if let Some(all) = &stats.all_pods {
         let limit = all.memory.limit.or(Some(stats.memory_capacity));
-        let pods = value!({
+        let mut pods = value!({
             "name": "pods",
             "startTime": (timestamp(stats.started)),
             "cpu": (cpu(all, at)),
             "memory": (memory(all, limit, at)),
         });
+        add_swap_and_io(&mut pods, all, all.memory.swap_limit, at);
         machine.set("systemContainers", vec![pods]);
     }
     let pods: Vec<Value> = stats
@@ -88,14 +96,17 @@ fn pod_summary(pod: &PodStats, stats: &NodeStats, at: &Value) -> Value {
     let node_fs = stats.fs.unwrap_or_default();
     let containers = pod.containers.iter().map(|container| {
         let image_fs = stats.image_fs.unwrap_or(node_fs);
-        value!({
+        let cgroup = &container.cgroup;
+        let mut summary = value!({
             "name": (&container.name),
             "startTime": (timestamp(container.started)),
-            "cpu": (cpu(&container.cgroup, at)),
-            "memory": (memory(&container.cgroup, container.cgroup.memory.limit, at)),
+            "cpu": (cpu(cgroup, at)),
+            "memory": (memory(cgroup, cgroup.memory.limit, at)),
             "rootfs": (file_system(&image_fs, Some(container.rootfs), at)),
             "logs": (file_system(&node_fs, Some(container.logs), at)),
-        })
+        });
+        add_swap_and_io(&mut summary, cgroup, cgroup.memory.swap_limit, at);
+        summary
     });
     let containers: Vec<Value> = containers.collect();
     let started = pod
@@ -117,6 +128,7 @@ fn pod_summary(pod: &PodStats, stats: &NodeStats, at: &Value) -> Value {
         "memory": (memory(&pod.cgroup, pod.cgroup.memory.limit, at)),
         "ephemeral-storage": (file_system(&node_fs, Some(pod.ephemeral_storage()), at)),
     });
+    add_swap_and_io(&mut summary, &pod.cgroup, pod.cgroup.memory.swap_limit, at);
     if !pod.network.is_empty() {
         summary.set("network", network(&pod.network, at));
     }
@@ -146,7 +158,47 @@ fn cpu(cgroup: &CgroupStats, at: &Value) -> Value {
     if let Some(rate) = cgroup.cpu.nano_cores {
         cpu.set("usageNanoCores", signed(rate));
     }
+    if let Some(waited) = &cgroup.pressure.cpu {
+        cpu.set("psi", pressure(waited));
+    }
     cpu
+}
+
+/// Pressure stall information. Kubernetes: the totals are the microseconds of the kernel.
+fn pressure(waited: &Pressure) -> Value {
+    let time = |time: &PressureTime| {
+        let [avg10, avg60, avg300] = time.averages.map(percent);
+        value!({
+            "total": (signed(time.total)),
+            "avg10": avg10,
+            "avg60": avg60,
+            "avg300": avg300,
+        })
+    };
+    value!({ "full": (time(&waited.full)), "some": (time(&waited.some)) })
+}
+
+/// Hundredths of a percent, as Go writes them.
+fn percent(hundredths: u32) -> Value {
+    match hundredths % 100 {
+        0 => Value::Int(i64::from(hundredths / 100)),
+        _ => Value::Number((f64::from(hundredths) / 100.0).to_string().into()),
+    }
+}
+
+/// Adds what is swapped, and how long tasks have waited for I/O, where that is measured.
+fn add_swap_and_io(summary: &mut Value, cgroup: &CgroupStats, limit: Option<u64>, at: &Value) {
+    if let Some(used) = cgroup.memory.swap {
+        let mut swap = value!({ "time": (at.clone()), "swapUsageBytes": (signed(used)) });
+        if let Some(limit) = limit {
+            swap.set("swapAvailableBytes", signed(limit.saturating_sub(used)));
+        }
+        summary.set("swap", swap);
+    }
+    if let Some(waited) = &cgroup.pressure.io {
+        let io = value!({ "time": (at.clone()), "psi": (pressure(waited)) });
+        summary.set("io", io);
+    }
 }
 
 fn memory(cgroup: &CgroupStats, limit: Option<u64>, at: &Value) -> Value {
@@ -162,6 +214,9 @@ fn memory(cgroup: &CgroupStats, limit: Option<u64>, at: &Value) -> Value {
     if let Some(limit) = limit {
         let available = limit.saturating_sub(figures.working_set);
         memory.set("availableBytes", signed(available));
+    }
+    if let Some(waited) = &cgroup.pressure.memory {
+        memory.set("psi", pressure(waited));
     }
     memory
 }
@@ -207,6 +262,9 @@ struct Labelled<'a> {
     started: Duration,
     network: &'a [InterfaceStats],
     disk: Option<DiskUsage>,
+    /// The size of its file system.
+    disk_limit: Option<u64>,
+    processes: Option<ProcessStats>,
 }
 
 impl Labelled<'_> {
@@ -223,13 +281,27 @@ fn labels(names: [&str; 6]) -> String {
 }
 
 fn cgroups(stats: &NodeStats) -> Vec<Labelled<'_>> {
-    let mut all = vec![Labelled {
-        labels: labels(["", "/", "", "", "", ""]),
-        cgroup: &stats.machine,
+    let group = |path: &str, cgroup| Labelled {
+        labels: labels(["", path, "", "", "", ""]),
+        cgroup,
         started: stats.started,
-        network: &stats.network,
+        network: &[],
         disk: None,
+        disk_limit: None,
+        processes: None,
+    };
+    let mut all = vec![Labelled {
+        network: &stats.network,
+        disk: stats.fs.map(|fs| DiskUsage {
+            bytes: fs.used,
+            inodes: fs.inodes.saturating_sub(fs.inodes_free),
+        }),
+        disk_limit: stats.fs.map(|fs| fs.capacity),
+        ..group("/", &stats.machine)
     }];
+    let groups = stats.pod_groups.iter();
+    all.extend(groups.map(|(path, cgroup)| group(path, cgroup)));
+    let image_fs = stats.image_fs.or(stats.fs);
     for pod in &stats.pods {
         let (namespace, name) = (&*pod.namespace, &*pod.name);
         let started = pod
@@ -243,6 +315,8 @@ fn cgroups(stats: &NodeStats) -> Vec<Labelled<'_>> {
             started: started.unwrap_or(stats.at),
             network: &pod.network,
             disk: None,
+            disk_limit: None,
+            processes: None,
         });
         for it in &pod.containers {
             all.push(Labelled {
@@ -251,6 +325,8 @@ fn cgroups(stats: &NodeStats) -> Vec<Labelled<'_>> {
                 started: it.started,
                 network: &[],
                 disk: Some(it.rootfs),
+                disk_limit: image_fs.map(|fs| fs.capacity),
+                processes: it.processes,
             });
         }
     }
@@ -262,7 +338,7 @@ pub(super) fn cadvisor(stats: &NodeStats) -> String {
     let (all, at) = (cgroups(stats), stats.at);
     let mut text = MetricsText::default();
     type Figure = fn(&CgroupStats) -> f64;
-    let counters: [(&str, &str, &str, Figure); 6] = [
+    let counters: [(&str, &str, &str, Figure); 7] = [
         (
             "container_cpu_user_seconds_total",
             "Cumulative user cpu time consumed in seconds.",
@@ -299,6 +375,12 @@ pub(super) fn cadvisor(stats: &NodeStats) -> String {
             ",failure_type=\"pgmajfault\",scope=\"hierarchy\"",
             |it| it.memory.major_page_faults as f64,
         ),
+        (
+            "container_oom_events_total",
+            "Count of out of memory events observed for the container",
+            "",
+            |it| it.oom_kills as f64,
+        ),
     ];
     for (name, help, more, figure) in counters {
         let samples = all
@@ -306,7 +388,7 @@ pub(super) fn cadvisor(stats: &NodeStats) -> String {
             .map(|it| (it.with(more), figure(it.cgroup), Some(at)));
         text.family(name, "counter", help, samples);
     }
-    let gauges: [(&str, &str, Figure); 9] = [
+    let gauges: [(&str, &str, Figure); 12] = [
         (
             "container_memory_cache",
             "Number of bytes of page cache memory.",
@@ -315,6 +397,21 @@ pub(super) fn cadvisor(stats: &NodeStats) -> String {
         ("container_memory_rss", "Size of RSS in bytes.", |it| {
             it.memory.rss as f64
         }),
+        (
+            "container_memory_kernel_usage",
+            "Size of kernel memory allocated in bytes.",
+            |it| it.memory.kernel as f64,
+        ),
+        (
+            "container_memory_swap",
+            "Container swap usage in bytes.",
+            |it| it.memory.swap.unwrap_or_default() as f64,
+        ),
+        (
+            "container_spec_memory_swap_limit_bytes",
+            "Memory swap limit for the container.",
+            |it| it.memory.swap_limit.unwrap_or_default() as f64,
+        ),
         (
             "container_memory_mapped_file",
             "Size of memory mapped files in bytes.",
@@ -359,6 +456,7 @@ pub(super) fn cadvisor(stats: &NodeStats) -> String {
     }
     write_cpu_quota(&mut text, &all, at);
     write_networks(&mut text, &all, at);
+    write_pressure(&mut text, &all, at);
     let some = |figure: fn(&Labelled) -> Option<f64>| {
         let samples = all
             .iter()
@@ -369,7 +467,40 @@ pub(super) fn cadvisor(stats: &NodeStats) -> String {
         "container_processes",
         "gauge",
         "Number of processes running inside the container.",
+        some(|it| it.processes.map(|processes| processes.count as f64)),
+    );
+    text.family(
+        "container_file_descriptors",
+        "gauge",
+        "Number of open file descriptors for the container.",
+        some(|it| it.processes.map(|processes| processes.descriptors as f64)),
+    );
+    text.family(
+        "container_sockets",
+        "gauge",
+        "Number of open sockets for the container.",
+        some(|it| it.processes.map(|processes| processes.sockets as f64)),
+    );
+    text.family(
+        "container_threads",
+        "gauge",
+        "Number of threads running inside the container",
         some(|it| it.cgroup.processes.map(|count| count as f64)),
+    );
+    text.family(
+        "container_threads_max",
+        "gauge",
+        "Maximum number of threads allowed inside the container, infinity if value is zero",
+        some(|it| {
+            it.cgroup.processes?;
+            Some(it.cgroup.max_processes.unwrap_or_default() as f64)
+        }),
+    );
+    text.family(
+        "container_fs_limit_bytes",
+        "gauge",
+        "Number of bytes that can be consumed by the container on this filesystem.",
+        some(|it| it.disk_limit.map(|limit| limit as f64)),
     );
     text.family(
         "container_fs_usage_bytes",
@@ -400,6 +531,35 @@ pub(super) fn cadvisor(stats: &NodeStats) -> String {
         [(String::new(), stats.memory_capacity as f64, None)],
     );
     text.into_string()
+}
+
+/// The series of pressure stall information.
+fn write_pressure(text: &mut MetricsText, all: &[Labelled], at: Duration) {
+    type Figure = fn(&CgroupStats) -> Option<Pressure>;
+    let resources: [(&str, &str, Figure); 3] = [
+        ("cpu", "CPU", |it| it.pressure.cpu),
+        ("memory", "memory", |it| it.pressure.memory),
+        ("io", "IO", |it| it.pressure.io),
+    ];
+    for (resource, shown, figure) in resources {
+        let samples = |part: fn(Pressure) -> PressureTime| {
+            let samples = all.iter().filter_map(move |it| {
+                let time = Duration::from_micros(part(figure(it.cgroup)?).total);
+                Some((it.with(""), seconds(time), Some(at)))
+            });
+            samples.collect::<Vec<_>>()
+        };
+        let stalled = format!(
+            "Total time duration no tasks in the container could make progress due to {shown} congestion."
+        );
+        let name = format!("container_pressure_{resource}_stalled_seconds_total");
+        text.family(&name, "counter", &stalled, samples(|it| it.full));
+        let waiting = format!(
+            "Total time duration tasks in the container have waited due to {shown} congestion."
+        );
+        let name = format!("container_pressure_{resource}_waiting_seconds_total");
+        text.family(&name, "counter", &waiting, samples(|it| it.some));
+    }
 }
 
 /// The series of cgroups with a CPU quota.
@@ -490,7 +650,7 @@ fn write_networks(text: &mut MetricsText, all: &[Labelled], at: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{CpuStats, MemoryStats, PidStats};
+    use crate::stats::{CpuStats, MemoryStats, PidStats, PressureStats};
 
     fn stats() -> NodeStats {
         let cgroup = CgroupStats {
@@ -503,10 +663,25 @@ mod tests {
                 usage: 300,
                 working_set: 200,
                 limit: Some(1000),
+                kernel: 64,
+                swap: Some(10),
+                swap_limit: Some(50),
                 ..MemoryStats::default()
             },
             cpu_quota: Some(50_000),
             processes: Some(3),
+            oom_kills: 2,
+            pressure: PressureStats {
+                memory: Some(Pressure {
+                    some: PressureTime {
+                        total: 1_500_000,
+                        averages: [150, 75, 0],
+                    },
+                    ..Pressure::default()
+                }),
+                io: Some(Pressure::default()),
+                ..PressureStats::default()
+            },
             ..CgroupStats::default()
         };
         let container = ContainerStats {
@@ -516,6 +691,11 @@ mod tests {
             path: "/kubepods/podu/1f".into(),
             started: Duration::from_secs(1_700_000_000),
             cgroup,
+            processes: Some(ProcessStats {
+                count: 2,
+                descriptors: 12,
+                sockets: 5,
+            }),
             rootfs: DiskUsage {
                 bytes: 4096,
                 inodes: 2,
@@ -534,7 +714,11 @@ mod tests {
                 max: 100,
                 running: 40,
             }),
-            fs: Some(FsStats::default()),
+            fs: Some(FsStats {
+                capacity: 8000,
+                ..FsStats::default()
+            }),
+            pod_groups: vec![("/kubepods".into(), cgroup)],
             pods: vec![PodStats {
                 uid: "u".into(),
                 namespace: "default".into(),
@@ -565,6 +749,14 @@ mod tests {
             ),
             (&pod["process_stats"], r#"{"process_count":3}"#),
             (
+                &container["swap"],
+                r#"{"time":"2023-11-14T22:14:20Z","swapUsageBytes":10,"swapAvailableBytes":40}"#,
+            ),
+            (
+                &container["memory"]["psi"],
+                r#"{"full":{"total":0,"avg10":0,"avg60":0,"avg300":0},"some":{"total":1500000,"avg10":1.5,"avg60":0.75,"avg300":0}}"#,
+            ),
+            (
                 &summary["node"]["rlimit"],
                 r#"{"time":"2023-11-14T22:14:20Z","maxpid":100,"curproc":40}"#,
             ),
@@ -572,6 +764,8 @@ mod tests {
         for (value, expected) in texts {
             assert_eq!(mizzen_value::json::to_string(value), expected);
         }
+        assert!(container["cpu"]["psi"].is_null() && !pod["io"]["psi"].is_null());
+        assert!(summary["node"]["swap"].is_null());
         assert_eq!(container["memory"]["availableBytes"].int(), 800);
         assert_eq!(container["rootfs"]["usedBytes"].int(), 4096);
         assert_eq!(pod["ephemeral-storage"]["inodesUsed"].int(), 2);
@@ -588,11 +782,26 @@ mod tests {
             format!("container_memory_working_set_bytes{{{labels}}} 200 1700000060125\n"),
             format!("container_spec_cpu_quota{{{labels}}} 50000 1700000060125\n"),
             format!("container_fs_usage_bytes{{{labels}}} 4096 1700000060125\n"),
+            format!("container_fs_limit_bytes{{{labels}}} 8000 1700000060125\n"),
+            format!("container_memory_swap{{{labels}}} 10 1700000060125\n"),
+            format!("container_memory_kernel_usage{{{labels}}} 64 1700000060125\n"),
+            format!("container_oom_events_total{{{labels}}} 2 1700000060125\n"),
+            format!("container_processes{{{labels}}} 2 1700000060125\n"),
+            format!("container_file_descriptors{{{labels}}} 12 1700000060125\n"),
+            format!("container_sockets{{{labels}}} 5 1700000060125\n"),
+            format!("container_threads{{{labels}}} 3 1700000060125\n"),
+            format!("container_threads_max{{{labels}}} 0 1700000060125\n"),
+            format!("container_pressure_memory_waiting_seconds_total{{{labels}}} 1.5 1700000060125\n"),
+            "container_threads{container=\"\",id=\"/kubepods\",image=\"\",name=\"\",namespace=\"\",pod=\"\"} 3 1700000060125\n".to_owned(),
             "container_network_receive_bytes_total{container=\"\",id=\"/kubepods/podu\",image=\"\",name=\"\",namespace=\"default\",pod=\"web\",interface=\"eth0\"} 10 1700000060125\n".to_owned(),
             "machine_memory_bytes 5000\n".to_owned(),
         ] {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }
+        assert!(
+            !text.contains("container_pressure_cpu"),
+            "it is not measured"
+        );
         // A family is described once.
         let described = text
             .matches("# TYPE container_memory_failures_total counter\n")
