@@ -70,16 +70,25 @@ pub(super) fn container<'a>(pod: &'a Value, requested: &'a str) -> Result<&'a st
     }
 }
 
-/// The host and port of a node's kubelet.
-pub(super) fn endpoint(server: &ServerParts, node: &str) -> Result<(String, i64), Status> {
+fn node(server: &ServerParts, name: &str) -> Result<Value, Status> {
     let nodes = server
         .catalog
         .get("", "v1", "nodes")
         .ok_or_else(Status::no_such_resource)?;
-    let node = server
-        .registry
-        .get(&nodes, &Key::new("", node), "")?
-        .value();
+    let stored = server.registry.get(&nodes, &Key::new("", name), "")?;
+    Ok(stored.value())
+}
+
+/// Whether the kubelet of a node declares a feature.
+pub(super) fn declares(server: &ServerParts, name: &str, feature: &str) -> Result<bool, Status> {
+    let node = node(server, name)?;
+    let mut declared = node["status"]["declaredFeatures"].list().iter();
+    Ok(declared.any(|declared| declared.str() == feature))
+}
+
+/// The host and port of a node's kubelet.
+pub(super) fn endpoint(server: &ServerParts, name: &str) -> Result<(String, i64), Status> {
+    let node = node(server, name)?;
     let addresses = node["status"]["addresses"].list();
     let of_type = |address_type: &String| {
         addresses

@@ -1,10 +1,10 @@
 //! exec, attach and port-forward: tunnels to the kubelet of a pod's node.
 //!
-//! The client's upgrade is forwarded, and bytes are copied in both directions, whether it is SPDY or WebSocket: the kubelet
-//! supports both. Kubernetes: upstream translates WebSocket to SPDY for old kubelets; those with `ExtendWebSocketsToKubelet`
-//! are handled as here (core/pod/rest/subresources.go).
+//! The client's upgrade is forwarded, and bytes are copied in both directions, whether it is SPDY or WebSocket: a kubelet that
+//! declares `ExtendWebSocketsToKubelet` supports both. For other kubelets upstream translates the newest subprotocols of
+//! WebSocket to SPDY (core/pod/rest/subresources.go); here they are refused, and kubectl falls back to SPDY.
 
-use http::{Request as Outward, header};
+use http::{HeaderMap, Request as Outward, header};
 use mizzen_object::Status;
 use mizzen_value::{Value, value};
 
@@ -18,6 +18,9 @@ use mizzen_apiserver::response::{Body, Response};
 use mizzen_apiserver::verbs::ResourceCall;
 use mizzen_transport::{SendError, whole};
 
+/// The feature of kubelets that support the subprotocols of [`needs_translation`].
+const WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
+
 pub(super) async fn connect(call: &ResourceCall<'_>) -> Result<Response, Status> {
     secondary::authorize_connect(call, call.request.info.verb()).await?;
     let stream = call.path.subresource.as_str();
@@ -30,6 +33,14 @@ pub(super) async fn connect(call: &ResourceCall<'_>) -> Result<Response, Status>
     let location = location(call, &options)?;
     if !hop_by_hop::is_upgrade(&call.request.headers) {
         return Err(Status::bad_request("Upgrade request required"));
+    }
+    if needs_translation(&call.request.headers)
+        && !kubelet::declares(call.server, &location.node, WEBSOCKETS)?
+    {
+        let node = &location.node;
+        return Err(Status::bad_request(format!(
+            "unable to upgrade: the kubelet of node {node} does not declare {WEBSOCKETS}, use SPDY"
+        )));
     }
     tunnel(call, &location.address, &location.path).await
 }
@@ -147,6 +158,7 @@ fn query_escape(text: &str) -> String {
 
 /// The kubelet and the path of a stream.
 struct StreamLocation {
+    node: String,
     address: String,
     path: String,
 }
@@ -177,9 +189,24 @@ fn location(call: &ResourceCall, options: &StreamOptions) -> Result<StreamLocati
     );
     let path = format!("/{kind}/{namespace}/{name}{below}{}", options.query());
     Ok(StreamLocation {
+        node: node.to_owned(),
         address: kubelet::address(call.server, node)?,
         path,
     })
+}
+
+/// Whether a client offers only subprotocols of WebSocket that kubelets know since v1.36: streams that can be closed, and
+/// SPDY in a WebSocket.
+fn needs_translation(headers: &HeaderMap) -> bool {
+    let is_websocket = headers
+        .get(header::UPGRADE)
+        .is_some_and(|kind| kind.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let lists = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let offered = lists.filter_map(|list| list.to_str().ok());
+    let offered = offered.flat_map(|list| list.split(',')).map(str::trim);
+    let mut offered = offered.filter(|name| !name.is_empty()).peekable();
+    let is_new = |name: &str| name == "v5.channel.k8s.io" || name.starts_with("SPDY/3.1+");
+    is_websocket && offered.peek().is_some() && offered.all(is_new)
 }
 
 async fn tunnel(call: &ResourceCall<'_>, address: &str, path: &str) -> Result<Response, Status> {
@@ -235,6 +262,8 @@ fn outward(request: &Request, url: &str) -> Result<Outward<()>, String> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[track_caller]
@@ -272,6 +301,35 @@ mod tests {
             "ports=65536",
             &format!("{invalid} \"65536\": value out of range"),
         );
+    }
+
+    #[test]
+    fn the_newest_subprotocols_of_websocket_need_a_kubelet_that_declares_them() {
+        let check = |upgrade: &'static str, lists: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::UPGRADE, HeaderValue::from_static(upgrade));
+            for list in lists {
+                let list = HeaderValue::from_static(list);
+                headers.append(header::SEC_WEBSOCKET_PROTOCOL, list);
+            }
+            needs_translation(&headers)
+        };
+        for lists in [
+            &["v5.channel.k8s.io"][..],
+            &["SPDY/3.1+portforward.k8s.io"],
+            &["v5.channel.k8s.io,", " SPDY/3.1+portforward.k8s.io"],
+        ] {
+            assert!(check("WebSocket", lists), "{lists:?}");
+            assert!(!check("SPDY/3.1", lists), "{lists:?}");
+        }
+        for lists in [
+            &[][..],
+            &["v4.channel.k8s.io"],
+            &["v5.channel.k8s.io, v4.channel.k8s.io"],
+            &["v5.channel.k8s.io", "base64.channel.k8s.io"],
+        ] {
+            assert!(!check("websocket", lists), "{lists:?}");
+        }
     }
 
     #[test]

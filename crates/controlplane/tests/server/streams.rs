@@ -134,6 +134,76 @@ async fn open(
 }
 
 #[tokio::test]
+async fn a_kubelet_that_cannot_speak_a_websocket_subprotocol_is_not_asked_to() {
+    let rig = Rig::new().await;
+    let peer = Peer::answering(200, "ok").await;
+    for name in ["old", "new"] {
+        add_node(&rig, name, &peer, "containerd://2.0.0").await;
+        add_pod(&rig, name, name).await;
+    }
+    let declares = r#"{"status":{"declaredFeatures":["ExtendWebSocketsToKubelet"]}}"#;
+    rig.patch("/api/v1/nodes/new/status", declares)
+        .await
+        .expect(200);
+    let refused = "unable to upgrade: the kubelet of node old does not declare ExtendWebSocketsToKubelet, use SPDY";
+    // The request of a test has no connection.
+    let tunnel = "request connection cannot be hijacked";
+    for (pod, stream, protocols, code, said) in [
+        (
+            "old",
+            "exec?container=a&stdout=1",
+            "v5.channel.k8s.io",
+            400,
+            refused,
+        ),
+        (
+            "old",
+            "attach?container=a&stdout=1",
+            "v5.channel.k8s.io",
+            400,
+            refused,
+        ),
+        (
+            "old",
+            "portforward",
+            "SPDY/3.1+portforward.k8s.io",
+            400,
+            refused,
+        ),
+        (
+            "old",
+            "exec?container=a&stdout=1",
+            "v4.channel.k8s.io",
+            500,
+            tunnel,
+        ),
+        (
+            "new",
+            "exec?container=a&stdout=1",
+            "v5.channel.k8s.io",
+            500,
+            tunnel,
+        ),
+        (
+            "new",
+            "portforward",
+            "SPDY/3.1+portforward.k8s.io",
+            500,
+            tunnel,
+        ),
+    ] {
+        let headers = [
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-protocol", protocols),
+        ];
+        let path = format!("{pod}/{stream}");
+        assert_eq!(message(&rig, &headers, &path, code).await, said, "{path}");
+    }
+    assert!(peer.seen().is_empty());
+}
+
+#[tokio::test]
 async fn a_stream_is_a_tunnel_to_the_kubelet() {
     let rig = Rig::new().await;
     let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Echo).await;

@@ -12,7 +12,8 @@ use crate::settings::NodeSettings;
 const VERSION: &str = "v1.36.4";
 
 /// The declared features of that version.
-const FEATURES: [&str; 3] = [
+const FEATURES: [&str; 4] = [
+    "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
     "RestartAllContainersOnContainerExits",
