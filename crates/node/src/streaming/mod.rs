@@ -3,7 +3,8 @@
 //! In the order of a request: `serve` (routes, checks, the upgrade), `spdy` and `websocket` (frames
 //! into [`stream::UpgradedStream`]s and back), `remote_command` (exec and attach: the roles of
 //! streams, and the exit status), `attach` (a container's own streams), `port_forward` (pairs of
-//! streams into connections). The runtime is behind the streams
+//! streams into connections), `tunnel` (the connections of the API server's proxies). The runtime is
+//! behind the streams
 //! ([`crate::runtime::ContainerRuntime::exec`], [`crate::runtime::ContainerRuntime::connect`]).
 //!
 //! Kubernetes: k8s.io/cri-streaming, and the kubelet's server in front of it. There a WebSocket is
@@ -20,6 +21,7 @@ mod remote_command;
 mod serve;
 mod spdy;
 mod stream;
+mod tunnel;
 mod websocket;
 
 pub use limits::STREAMING_IDLE_TIMEOUT;

@@ -18,12 +18,12 @@ use mizzen_value::Value;
 use tokio::task::JoinSet;
 
 use super::attach::Attached;
-use super::limits::StreamLimits;
+use super::limits::{Activity, StreamLimits};
 use super::port_forward::{self, ForwardedPod};
 use super::query::StreamQuery;
 use super::remote_command::{self, ClientStreams, StreamOptions};
-use super::spdy;
 use super::websocket::{self, ChannelEncoding, accept_key};
+use super::{spdy, tunnel};
 use crate::pod::spec;
 use crate::runtime::{Attach, ContainerEnvironment, Exec, Stdio};
 use crate::server::{Body, ContainerInstance, HttpError, KubeletServer, text};
@@ -363,10 +363,10 @@ impl StreamRequest {
             return Err(refuse(HttpError(400, "Upgrade request required".into())));
         }
         let connected = (self.forwarded().connect)(ports[0]).await;
-        let mut connection =
-            connected.map_err(|error| refuse(HttpError(502, error.to_string())))?;
-        self.start(move |mut io| async move {
-            let _ = tokio::io::copy_bidirectional(&mut io, &mut connection).await;
+        let connection = connected.map_err(|error| refuse(HttpError(502, error.to_string())))?;
+        let idle = self.limits().idle;
+        self.start(move |io| async move {
+            log(tunnel::tunnel(io, connection, &Activity::new(idle)).await);
         })
         .map(|()| switching("tcp"))
     }
