@@ -14,10 +14,10 @@ use crate::policy::enforce;
 use crate::rig::Rig;
 use crate::webhook;
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A node whose kubelet is `peer`.
-async fn add_node(rig: &Rig, name: &str, peer: &Peer, runtime: &str) {
+pub(crate) async fn add_node(rig: &Rig, name: &str, peer: &Peer, runtime: &str) {
     let node = value!({
         "metadata": { "name": name },
         "status": {
@@ -38,7 +38,7 @@ async fn add_node(rig: &Rig, name: &str, peer: &Peer, runtime: &str) {
 }
 
 /// A pod with two containers on a node, or on none.
-async fn add_pod(rig: &Rig, name: &str, node: &str) {
+pub(crate) async fn add_pod(rig: &Rig, name: &str, node: &str) {
     let mut pod = value!({
         "metadata": { "name": name },
         "spec": { "containers": [

@@ -522,3 +522,34 @@ fn log<E: std::fmt::Display>(ended: Result<(), E>) {
         tracing::debug!(%error, "upgraded connection ended early");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_sessions_is_limited() {
+        let sessions = Sessions::default();
+        let starter = sessions.starter();
+        let (end, ended) = oneshot::channel::<()>();
+        let first = starter.start(async move { drop(ended.await) });
+        assert!(first.is_ok());
+        for _ in 1..MAX_SESSIONS {
+            assert!(starter.start(pending()).is_ok());
+        }
+        let code = |started: Result<(), HttpError>| started.err().map(|HttpError(code, _)| code);
+        assert_eq!(code(starter.start(pending())), Some(429));
+        // One that has ended makes room for another.
+        drop(end);
+        while starter.start(pending()).is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(code(starter.start(pending())), Some(429));
+        drop(sessions);
+        assert_eq!(code(starter.start(pending())), Some(503));
+    }
+}

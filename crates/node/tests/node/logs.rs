@@ -60,7 +60,7 @@ pub(crate) async fn cluster(authority: &Authority, identity: Option<ClientIdenti
 }
 
 /// The same on real time, with node options that are changed by `choose`.
-async fn cluster_with(
+pub(crate) async fn cluster_with(
     authority: &Authority,
     identity: Option<ClientIdentity>,
     choose: impl Fn(&Server, &mut Options) + Send + Sync + 'static,

@@ -1,6 +1,7 @@
 //! Exec, attach and port-forward over a real connection: authorization, errors before the upgrade, and sessions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mizzen_apiserver::{AnyServerCertificate, ClientIdentity, User};
 use mizzen_sdk::resource::NODES;
@@ -15,7 +16,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::fixtures::{get_pod, run_pod, text};
-use crate::logs::{Authority, cluster, until};
+use crate::logs::{Authority, cluster, cluster_with, until};
 
 const WEB: &str = "containers: [{name: web, image: web, ports: [{containerPort: 80}]}]";
 
@@ -409,6 +410,40 @@ async fn streams_end_with_the_agent() {
     cluster.restart_with(Builder::server_only).await;
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
+}
+
+#[tokio::test]
+async fn idle_streams_are_closed_after_the_time_of_the_node() {
+    let authority = Authority::new();
+    let cluster = cluster_with(&authority, None, |_, options| {
+        options.streaming_idle_timeout = Duration::from_millis(300);
+    })
+    .await;
+    run_pod(&cluster, "web", r#"mizzen.dev/http: hello"#, WEB).await;
+    until(&cluster, "web", "ready=True").await;
+    let tunnel = "Connection: Upgrade\r\nUpgrade: tcp\r\n";
+    let normal_closure = [0x88, 2, 0x03, 0xe8];
+    for (path, headers, end) in [
+        (
+            "/attach/default/web/web?output=1",
+            WEBSOCKET_V5,
+            &normal_closure[..],
+        ),
+        (
+            "/exec/default/web/web?command=sleep&command=1000&output=1",
+            WEBSOCKET_V5,
+            &normal_closure,
+        ),
+        ("/tunnel/default/web?port=80", tunnel, &[]),
+    ] {
+        let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
+        let (code, ..) = ask(&mut stream, path, headers).await;
+        assert_eq!(code, 101, "{path}");
+        let mut frames = Vec::new();
+        // A tunnel ends without a goodbye.
+        let _ = stream.read_to_end(&mut frames).await;
+        assert!(frames.ends_with(end), "{path}: {frames:?}");
+    }
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ async fn a_real_container_runs_and_kubectl_reaches_it() {
     assert_eq!(kubectl.run("logs real").await, "started\n");
 
     let token = "/var/run/secrets/kubernetes.io/serviceaccount";
-    for websocket in [true, false] {
+    for websocket in kubectl.transports() {
         let script = format!("cat; ls {token} | tr '\\n' ' '; echo oops >&2; exit 7");
         let exec = ["exec", "-i", "real", "--", "sh", "-c", &script];
         let (code, stdout, stderr) = kubectl.talk(websocket, &exec, "typed\n").await;

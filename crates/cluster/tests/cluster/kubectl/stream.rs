@@ -23,7 +23,23 @@ async fn start() -> Option<Kubectl> {
     Some(kubectl)
 }
 
+/// The minor version of kubectl since which it can speak WebSocket.
+const WEBSOCKETS_SINCE: u32 = 31;
+
 impl Kubectl {
+    /// Whether streams go over WebSocket, once for each protocol that this kubectl speaks. An older one would ignore the
+    /// variables of [`Kubectl::over`] and speak SPDY.
+    pub(super) fn transports(&self) -> Vec<bool> {
+        if self.minor_version >= WEBSOCKETS_SINCE {
+            return vec![true, false];
+        }
+        eprintln!(
+            "SKIPPED: kubectl 1.{} speaks no WebSocket, which it does since 1.{WEBSOCKETS_SINCE}",
+            self.minor_version
+        );
+        vec![false]
+    }
+
     /// A command over WebSocket, which new clients prefer, or over SPDY, the only protocol of old ones.
     pub(super) fn over(&self, websocket: bool, arguments: &[&str]) -> Command {
         let mut command = self.command("");
@@ -85,7 +101,7 @@ impl Kubectl {
 #[tokio::test]
 async fn a_command_runs_in_a_container_with_its_output_input_and_exit_code() {
     let Some(kubectl) = start().await else { return };
-    for websocket in [true, false] {
+    for websocket in kubectl.transports() {
         let exec = async |arguments: &[&str], input: &str| {
             let all = [&["exec", "web", "-c", "web"], arguments].concat();
             kubectl.talk(websocket, &all, input).await
@@ -129,7 +145,11 @@ async fn a_command_runs_in_a_container_with_its_output_input_and_exit_code() {
 #[tokio::test]
 async fn an_attached_client_gets_output_until_the_container_ends() {
     let Some(kubectl) = start().await else { return };
-    for (websocket, pod) in [(true, "counter-a"), (false, "counter-b")] {
+    for websocket in kubectl.transports() {
+        let pod = match websocket {
+            true => "counter-a",
+            false => "counter-b",
+        };
         let script = "for i in 1 2 3 4 5 6; do sleep 1; echo tick; done";
         kubectl
             .talk(
@@ -178,7 +198,7 @@ pub(super) async fn fetch(port: &str, path: &str) -> String {
 #[tokio::test]
 async fn a_port_of_a_pod_is_forwarded() {
     let Some(kubectl) = start().await else { return };
-    for websocket in [true, false] {
+    for websocket in kubectl.transports() {
         let (mut child, port) = kubectl.forward(websocket, "pod/web", "8080").await;
         for _ in 0..3 {
             assert!(

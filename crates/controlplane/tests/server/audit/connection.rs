@@ -13,8 +13,9 @@ use tokio::time::timeout;
 use super::{ALL, Audited, METADATA, line};
 use crate::aggregation::{THINGS, in_front, read_until, shop};
 use crate::network::Network;
-use crate::peer::Reaction;
+use crate::peer::{Peer, Reaction};
 use crate::rig::{CONFIG_MAPS, Rig};
+use crate::streams::{PODS, add_node, add_pod};
 
 /// Panics when asked about `/panic`, and never answers when asked about `/hang`; otherwise it is slow, and agrees.
 #[derive(Debug)]
@@ -114,9 +115,23 @@ async fn the_latency_of_a_slow_request_is_annotated() {
 
 /// The events of requests for things, once there are so many.
 async fn things(audited: &Audited, wanted: usize) -> Vec<Value> {
+    events_of(audited, "things", "", wanted).await
+}
+
+/// So many events about a resource, or a subresource.
+async fn events_of(
+    audited: &Audited,
+    resource: &str,
+    subresource: &str,
+    wanted: usize,
+) -> Vec<Value> {
     let mut found = Vec::new();
     for _ in 0..500 {
-        let about = |event: &Value| event["objectRef"]["resource"].str() == "things";
+        let about = |event: &Value| {
+            let object = &event["objectRef"];
+            object["resource"].str() == resource
+                && (subresource.is_empty() || object["subresource"].str() == subresource)
+        };
         found.extend(audited.events().into_iter().filter(about));
         if found.len() >= wanted {
             break;
@@ -189,6 +204,38 @@ async fn an_upgraded_connection_is_audited_at_its_start_and_end() {
             .unwrap()
             .contains("hunter-0")
     );
+}
+
+#[tokio::test]
+async fn an_exec_is_audited_with_its_command_and_without_its_data() {
+    let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Echo).await;
+    let audited = Audited::by(ALL).await;
+    add_node(&audited.rig, "one", &peer, "containerd://2.0.0").await;
+    add_pod(&audited.rig, "p", "one").await;
+    let network = Network::start(&audited.rig.server).await;
+    let mut stream = network.connect().await;
+    let path = format!("{PODS}/p/exec?container=a&command=env&stdin=true&stdout=true");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read_until(&mut stream, "\r\n\r\n").await;
+    stream.write_all(b"hunter-0;").await.unwrap();
+    assert_eq!(read_until(&mut stream, ";").await, "hunter-0;");
+    let begun = events_of(&audited, "pods", "exec", 2).await;
+    let lines: Vec<_> = begun.iter().map(line).collect();
+    assert_eq!(
+        lines,
+        [
+            "RequestReceived get pods/exec/p",
+            "ResponseStarted get pods/exec/p 101"
+        ]
+    );
+    assert_eq!(begun[1]["requestURI"].str(), path);
+    drop(stream);
+    let ended = events_of(&audited, "pods", "exec", 1).await;
+    assert_eq!(line(&ended[0]), "ResponseComplete get pods/exec/p 101");
+    let log = std::fs::read_to_string(&audited.path).unwrap();
+    assert!(!log.contains("hunter-0"));
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ async fn a_node_a_pod_and_its_copy_are_debugged() {
     assert_eq!(kubectl.run(&format!("logs {pod}")).await, expected);
 
     // An ephemeral container sees the processes of its target, and is attached.
-    for websocket in [true, false] {
+    for websocket in kubectl.transports() {
         let name = format!("by-{websocket}");
         let container = format!("--container={name}");
         let debug = [

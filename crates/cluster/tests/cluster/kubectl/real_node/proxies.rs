@@ -36,6 +36,18 @@ async fn pods_and_services_are_proxied_and_measured() {
             && refused.contains("connect: connection refused"),
         "{refused}"
     );
+    // The node, by its name and with the port of its kubelet.
+    let port = kubectl
+        .run("get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}")
+        .await;
+    for name in [NODE.to_owned(), format!("{NODE}:{port}")] {
+        let node = format!("/api/v1/nodes/{name}/proxy");
+        assert_eq!(raw(&format!("{node}/healthz")).await, "ok", "{name}");
+        let pods = raw(&format!("{node}/pods")).await;
+        assert!(pods.contains(r#""name":"web""#), "{pods}");
+        let summary = raw(&format!("{node}/stats/summary")).await;
+        assert!(summary.contains(r#""systemContainers""#), "{summary}");
+    }
     let service = format!("get --raw {below}/services/web:http/proxy/");
     kubectl.until(&service, |page| page == "page\n").await;
 

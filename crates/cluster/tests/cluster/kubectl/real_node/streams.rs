@@ -26,7 +26,7 @@ async fn commands_terminals_and_input_reach_a_container() {
     kubectl
         .until(waits, |reason| reason == "ErrImageNeverPull")
         .await;
-    for websocket in [true, false] {
+    for websocket in kubectl.transports() {
         let exec = async |arguments: &[&str], input: &str| {
             let all = [&["exec"], arguments].concat();
             kubectl.talk(websocket, &all, input).await
@@ -141,7 +141,7 @@ async fn files_are_copied_and_ports_forwarded() {
     fs::write(source.join("a/b/bytes"), bytes).unwrap();
     fs::write(source.join("a/run"), "#!/bin/sh\n").unwrap();
     fs::set_permissions(source.join("a/run"), fs::Permissions::from_mode(0o755)).unwrap();
-    for websocket in [true, false] {
+    for websocket in kubectl.transports() {
         let (inside, back) = (format!("/tmp/in-{websocket}"), format!("back-{websocket}"));
         let back = home.join(back);
         let (source, back) = (source.to_str().unwrap(), back.to_str().unwrap());
