@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use mizzen_node::cri::{
-    ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy, check_sysctl_pattern,
+    ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy, ImageVerification,
+    VerificationPolicy, check_sysctl_pattern,
 };
 use mizzen_node::shutdown::ShutdownConfig;
 use mizzen_node::{NodeAddress, StaticPodSource};
@@ -102,6 +103,18 @@ struct HousekeepingArgs {
     /// Pull at most this many images at once
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     max_parallel_image_pulls: u16,
+    /// Verify that a pod has the credentials for an image that is on the node
+    #[arg(
+        long,
+        value_name = "POLICY",
+        value_enum,
+        default_value_t = ImageCredentialsPolicy::NeverVerifyPreloadedImages
+    )]
+    image_pull_credentials_verification_policy: ImageCredentialsPolicy,
+    /// Let any pod use these images if they are on the node, with the policy NeverVerifyAllowlistedImages: names without
+    /// tag and digest; /* at the end stands for any path
+    #[arg(long, value_name = "IMAGE,…", value_delimiter = ',')]
+    preloaded_images_verification_allowlist: Vec<String>,
     /// Remove unused images when the disk with images is full to this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u8).range(..=100))]
     image_gc_high_threshold: u8,
@@ -120,6 +133,35 @@ struct HousekeepingArgs {
     /// Keep at most this many log files of a container
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(2..))]
     container_log_max_files: u16,
+}
+
+/// Which images on the node a pod needs credentials for. Kubernetes: a field of KubeletConfiguration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+enum ImageCredentialsPolicy {
+    /// For none
+    NeverVerify,
+    /// For those that the node has pulled
+    NeverVerifyPreloadedImages,
+    /// For all but those of --preloaded-images-verification-allowlist
+    NeverVerifyAllowlistedImages,
+    /// For all
+    AlwaysVerify,
+}
+
+impl From<ImageCredentialsPolicy> for VerificationPolicy {
+    fn from(policy: ImageCredentialsPolicy) -> VerificationPolicy {
+        match policy {
+            ImageCredentialsPolicy::NeverVerify => VerificationPolicy::NeverVerify,
+            ImageCredentialsPolicy::NeverVerifyPreloadedImages => {
+                VerificationPolicy::NeverVerifyPreloadedImages
+            }
+            ImageCredentialsPolicy::NeverVerifyAllowlistedImages => {
+                VerificationPolicy::NeverVerifyAllowlistedImages
+            }
+            ImageCredentialsPolicy::AlwaysVerify => VerificationPolicy::AlwaysVerify,
+        }
+    }
 }
 
 /// The size at which logs are rotated, if they are.
@@ -141,11 +183,16 @@ impl HousekeepingArgs {
             max_age: self.maximum_image_ttl_duration,
         };
         image_gc.check().map_err(RuntimeError::Housekeeping)?;
+        let image_verification = ImageVerification::new(
+            self.image_pull_credentials_verification_policy.into(),
+            self.preloaded_images_verification_allowlist.clone(),
+        );
         Ok(Housekeeping {
             max_parallel_image_pulls: match self.serialize_image_pulls {
                 true => 1,
                 false => self.max_parallel_image_pulls.into(),
             },
+            image_verification: image_verification.map_err(RuntimeError::Housekeeping)?,
             image_gc,
             container_log: ContainerLogPolicy {
                 max_size: self.container_log_max_size.0,
@@ -299,6 +346,15 @@ mod tests {
         assert_eq!(usual.image_gc, ImageGcPolicy::default());
         assert_eq!(usual.container_log, ContainerLogPolicy::default());
         assert_eq!(usual.max_parallel_image_pulls, 5);
+        assert_eq!(usual.image_verification, ImageVerification::default());
+        let listed = housekeeping(
+            "--image-pull-credentials-verification-policy NeverVerifyAllowlistedImages \
+             --preloaded-images-verification-allowlist a.example/base,b.example/*",
+        );
+        let allowlist = vec!["a.example/base".to_owned(), "b.example/*".to_owned()];
+        let policy = VerificationPolicy::NeverVerifyAllowlistedImages;
+        let expected = ImageVerification::new(policy, allowlist).unwrap();
+        assert_eq!(listed.unwrap().image_verification, expected);
         let serial = housekeeping("--serialize-image-pulls --max-parallel-image-pulls 3").unwrap();
         assert_eq!(serial.max_parallel_image_pulls, 1);
         let log = |size: &str| {
@@ -318,6 +374,14 @@ mod tests {
             ("--image-gc-high-threshold 101", "101 is not in 0..=100"),
             ("--max-parallel-image-pulls 0", "0 is not in 1.."),
             ("--container-log-max-files 1", "1 is not in 2.."),
+            (
+                "--image-pull-credentials-verification-policy Sometimes",
+                "invalid value 'Sometimes'",
+            ),
+            (
+                "--preloaded-images-verification-allowlist a.example/base",
+                "needs the policy NeverVerifyAllowlistedImages",
+            ),
             ("--container-log-max-size much", "invalid value 'much'"),
         ] {
             let error = housekeeping(flags).unwrap_err();

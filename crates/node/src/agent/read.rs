@@ -273,6 +273,8 @@ impl Contents {
         });
         Contents {
             version: object.version().into(),
+            name: object.name().into(),
+            uid: object.uid().into(),
             kind: object["type"].str().into(),
             data,
             binary,

@@ -19,6 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::image_gc::{DiskUsage, ImageGcPolicy, ImageRecords};
+use super::image_verification::ImageVerification;
 use super::log_rotation::ContainerLogPolicy;
 use super::{CriNode, volumes};
 
@@ -36,6 +37,8 @@ const MAX_NAMES: usize = 5;
 pub struct Housekeeping {
     /// The most pulls at once (`maxParallelImagePulls`); 1 is `serializeImagePulls`.
     pub max_parallel_image_pulls: usize,
+    /// Which pods may use an image that is there.
+    pub image_verification: ImageVerification,
     /// When images are collected.
     pub image_gc: ImageGcPolicy,
     /// When logs are rotated.
@@ -48,6 +51,7 @@ impl Default for Housekeeping {
     fn default() -> Housekeeping {
         Housekeeping {
             max_parallel_image_pulls: 5,
+            image_verification: ImageVerification::default(),
             image_gc: ImageGcPolicy::default(),
             container_log: ContainerLogPolicy::default(),
             clock: wall_clock(),
@@ -59,6 +63,7 @@ impl std::fmt::Debug for Housekeeping {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Housekeeping")
             .field("max_parallel_image_pulls", &self.max_parallel_image_pulls)
+            .field("image_verification", &self.image_verification)
             .field("image_gc", &self.image_gc)
             .field("container_log", &self.container_log)
             .finish_non_exhaustive()
@@ -119,10 +124,51 @@ impl CriNode {
     }
 
     async fn collect_images_once(&self, began: Duration) -> Result<(), String> {
+        let records = &mut *self.image_records.lock().await;
+        let now = self.detect_images(records).await;
+        let now = now.map_err(|error| error.to_string())?;
+        let collected = self.collect_detected(records, began, now).await;
+        self.prune_pull_records(records, now).await;
+        collected
+    }
+
+    /// Removes the records of pulls of images that are not there any more.
+    async fn prune_pull_records(&self, records: &ImageRecords, listed: Duration) {
+        let (ids, pulls) = (records.ids(), self.pull_records.clone());
+        let pruned = spawn_blocking(move || pulls.prune(&ids, listed)).await;
+        if let Err(error) = pruned {
+            tracing::warn!(%error, "cannot remove the records of images");
+        }
+    }
+
+    /// Records what an agent before this one was pulling when it ended.
+    pub(super) async fn recover_pull_records(&self) {
+        let pulls = self.pull_records.clone();
+        let has_intents = spawn_blocking(move || pulls.has_intents()).await;
+        if !has_intents.unwrap_or_default() {
+            return;
+        }
+        let recovered = match self.client.call(ListImagesRequest::default()).await {
+            Err(error) => Err(error.to_string()),
+            Ok(listed) => {
+                let (pulls, now) = (self.pull_records.clone(), self.now());
+                let recover = spawn_blocking(move || pulls.recover(&listed.images, now)).await;
+                recover.map_err(|error| error.to_string())
+            }
+        };
+        if let Err(error) = recovered {
+            tracing::warn!(error, "cannot record the images that were being pulled");
+        }
+    }
+
+    async fn collect_detected(
+        &self,
+        records: &mut ImageRecords,
+        began: Duration,
+        now: Duration,
+    ) -> Result<(), String> {
         let policy = &self.housekeeping.image_gc;
         let called = |error: CallError| error.to_string();
-        let records = &mut *self.image_records.lock().await;
-        let now = self.detect_images(records).await.map_err(called)?;
         for id in records.expired(policy, now, began) {
             self.remove_image(records, &id).await.map_err(called)?;
         }
@@ -165,11 +211,11 @@ impl CriNode {
         Ok(())
     }
 
-    /// Records the images that there are, and returns the time.
+    /// Records the images that there are, and returns the time before they were listed.
     async fn detect_images(&self, records: &mut ImageRecords) -> Result<Duration, CallError> {
+        let now = self.now();
         let images = self.refresh_images().await?;
         let used = self.images_in_use(&images).await?;
-        let now = self.now();
         records.detect(&images, &used, now);
         Ok(now)
     }
@@ -193,6 +239,7 @@ impl CriNode {
                 tracing::warn!(%error, image = id, "cannot remove an image");
             }
         }
+        self.prune_pull_records(records, now).await;
         Ok(())
     }
 

@@ -1,4 +1,6 @@
 //! Images by pull policy. Each pull is one task; so many run at once as the node is configured for.
+//!
+//! A pod may use an image that is there if it could pull it: `pull_records` knows that.
 
 use std::sync::Arc;
 
@@ -7,10 +9,12 @@ use mizzen_cri::messages::{AuthConfig, Image, ImageSpec, ImageStatusRequest, Pul
 use mizzen_cri::{CallError, Code};
 use mizzen_value::time::duration_text;
 use mizzen_value::{Str, Value};
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::CriNode;
 use super::keyring::{Credentials, Keyring};
+use super::pull_records::{PullCredentials, PullRecords, PullSecret};
 use crate::pod::references::Contents;
 use crate::runtime::{ImageRequest, ImageState, ImageUser};
 
@@ -105,75 +109,151 @@ impl CriNode {
             ("InvalidImageName", message)
         })?;
         let spec = image_spec(image, &name);
-        let present = self.find_image(&spec).await.map_err(|error| {
-            let message = format!("Failed to inspect image {image:?}: {error}");
-            ("ImageInspectError", message)
-        })?;
-        match (task.policy.as_str(), present) {
-            ("Never", None) => {
+        let namespace = task.pod["metadata"]["namespace"].str();
+        let keyring = Keyring::from_secrets(namespace, &task.secrets);
+        let accounts = keyring.map(|keyring| keyring.lookup(&name.repository()));
+        if task.policy.as_str() != "Always" {
+            let present = self.find_image(&spec).await.map_err(|error| {
+                let message = format!("Failed to inspect image {image:?}: {error}");
+                ("ImageInspectError", message)
+            })?;
+            let must_pull = match present {
+                None => Ok(true),
+                Some(present) => self.must_pull(image, present.id, &accounts).await,
+            };
+            if !must_pull.map_err(|message| ("ErrImagePull", message))? {
+                return Ok(None);
+            }
+            if task.policy.as_str() == "Never" {
+                // Kubernetes: the same for an image that the pod may not use, so that it does not learn
+                // that the image is there.
                 let message =
                     format!("Container image {image:?} is not present with pull policy of Never");
-                Err(("ErrImageNeverPull", message))
-            }
-            ("Never" | "IfNotPresent", Some(_)) => Ok(None),
-            _ => {
-                begin();
-                let pulled = self.pull(task, spec, &name.repository()).await;
-                pulled
-                    .map(Some)
-                    .map_err(|message| ("ErrImagePull", message))
+                return Err(("ErrImageNeverPull", message));
             }
         }
+        begin();
+        let pulled = match accounts {
+            Ok(accounts) => self.pull(task, spec, accounts).await,
+            Err(error) => Err(error),
+        };
+        pulled
+            .map(Some)
+            .map_err(|message| ("ErrImagePull", message))
     }
 
-    /// Pulls an image when it is its turn, and returns the message of the Event.
+    /// Whether a pod must pull an image that is there, because it may not use it otherwise.
+    async fn must_pull(
+        &self,
+        image: &str,
+        id: String,
+        accounts: &Result<Vec<Credentials>, String>,
+    ) -> Result<bool, String> {
+        let secrets = accounts.as_ref().map_err(String::clone).map(|accounts| {
+            let sources = accounts.iter().map(|account| account.source.clone());
+            sources.collect::<Vec<PullSecret>>()
+        });
+        let (image, now) = (image.to_owned(), self.now());
+        let must_pull = move |records: &PullRecords| records.must_pull(&image, &id, secrets, now);
+        self.with_pull_records(must_pull).await?
+    }
+
+    /// Reads or writes records of pulls.
+    async fn with_pull_records<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&PullRecords) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let records = self.pull_records.clone();
+        let done = spawn_blocking(move || work(&records)).await;
+        done.map_err(|error| error.to_string())
+    }
+
+    /// Pulls an image when it is its turn, and returns the message of the Event. What it was pulled with
+    /// is recorded.
     async fn pull(
         &self,
         task: &PullTask,
         spec: ImageSpec,
-        repository: &str,
+        accounts: Vec<Credentials>,
     ) -> Result<String, String> {
         let requested = Instant::now();
+        let image = task.image.clone();
+        let intended = self.with_pull_records(move |records| records.record_intent(&image));
+        let intended = intended.await.and_then(|recorded| {
+            recorded.map_err(|error| format!("failed to record image pull intent: {error}"))
+        });
+        intended.map_err(|error| {
+            let image = task.image.as_str();
+            format!("Failed to record image pull intent for container image {image:?}: {error}")
+        })?;
+        let pulled = self.pull_in_turn(task, &spec, accounts, requested).await;
+        let (message, recorded) = match pulled {
+            Ok((message, id, credentials)) => (Ok(message), Some((id, credentials))),
+            Err(error) => (Err(error), None),
+        };
+        let (image, now) = (task.image.clone(), self.now());
+        let record = move |records: &PullRecords| match recorded {
+            Some((id, credentials)) => {
+                records.record_end(&image, Some((id.as_str(), credentials)), now);
+            }
+            None => records.record_end(&image, None, now),
+        };
+        self.with_pull_records(record).await?;
+        message
+    }
+
+    /// Returns the message of the Event, the ID of the image, and what it was pulled with.
+    async fn pull_in_turn(
+        &self,
+        task: &PullTask,
+        spec: &ImageSpec,
+        accounts: Vec<Credentials>,
+        requested: Instant,
+    ) -> Result<(String, String, PullCredentials), String> {
         // It is never closed.
         let _turn = self.pulls.acquire().await;
         let began = Instant::now();
-        let keyring = Keyring::from_secrets(&task.secrets)?;
-        self.pull_with(task, &spec, keyring.lookup(repository))
-            .await?;
+        let (image_ref, used) = self.pull_with(task, spec, accounts).await?;
         let (took, in_all) = (text_since(began), text_since(requested));
-        let size = match self.find_image(&spec).await {
-            Ok(Some(image)) => image.size,
-            _ => 0,
+        let (id, size) = match self.find_image(spec).await {
+            Ok(Some(image)) => (image.id, image.size),
+            _ => (image_ref, 0),
         };
         let image = task.image.as_str();
-        Ok(format!(
+        let message = format!(
             "Successfully pulled image {image:?} in {took} ({in_all} including waiting). Image size: {size} bytes."
-        ))
+        );
+        Ok((message, id, used))
     }
 
-    /// Tries one account after the other; without accounts it pulls without credentials.
+    /// Tries one account after the other; without accounts it pulls without credentials. Returns the
+    /// image as the runtime calls it, and what it was pulled with.
     async fn pull_with(
         &self,
         task: &PullTask,
         spec: &ImageSpec,
         accounts: Vec<Credentials>,
-    ) -> Result<(), String> {
-        let mut attempts: Vec<Option<AuthConfig>> =
-            accounts.into_iter().map(auth).map(Some).collect();
+    ) -> Result<(String, PullCredentials), String> {
+        let mut attempts: Vec<Option<Credentials>> = accounts.into_iter().map(Some).collect();
         if attempts.is_empty() {
             attempts.push(None);
         }
         let mut errors: Vec<String> = Vec::new();
-        for auth in attempts {
+        for account in attempts {
             let request = PullImageRequest {
                 image: Some(spec.clone()),
-                auth,
+                auth: account.as_ref().map(auth),
                 sandbox_config: Some(self.sandbox_config(&task.pod, 0)),
             };
-            let Err(error) = self.client.call(request).await else {
-                return Ok(());
+            let error = match self.client.call(request).await {
+                Ok(pulled) => {
+                    let used = account.map_or(PullCredentials::NodePods, |account| {
+                        PullCredentials::Secrets(vec![account.source])
+                    });
+                    return Ok((pulled.image_ref, used));
+                }
+                Err(error) => pull_error(error),
             };
-            let error = pull_error(error);
             if !errors.contains(&error) {
                 errors.push(error);
             }
@@ -217,10 +297,10 @@ fn image_spec(image: &str, name: &ImageName) -> ImageSpec {
     }
 }
 
-fn auth(account: Credentials) -> AuthConfig {
+fn auth(account: &Credentials) -> AuthConfig {
     AuthConfig {
-        username: account.username,
-        password: account.password,
+        username: account.username.clone(),
+        password: account.password.clone(),
         ..AuthConfig::default()
     }
 }

@@ -132,6 +132,11 @@ impl ImageRecords {
         }
     }
 
+    /// The IDs of all images.
+    pub(super) fn ids(&self) -> HashSet<String> {
+        self.0.keys().cloned().collect()
+    }
+
     pub(super) fn forget(&mut self, id: &str) {
         self.0.remove(id);
     }

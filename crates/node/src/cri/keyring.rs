@@ -11,7 +11,9 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mizzen_value::{Value, json};
+use ring::digest::{SHA256, digest};
 
+use super::pull_records::PullSecret;
 use crate::pod::references::Contents;
 
 /// The types of Secrets with credentials, with their keys.
@@ -30,6 +32,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub(super) struct Credentials {
     pub username: String,
     pub password: String,
+    /// The Secret that has them.
+    pub source: PullSecret,
 }
 
 impl fmt::Debug for Credentials {
@@ -47,35 +51,52 @@ impl fmt::Debug for Credentials {
 pub(super) struct Keyring(BTreeMap<String, Vec<Credentials>>);
 
 impl Keyring {
-    /// The credentials of Secrets. Those of other types are ignored.
-    pub(super) fn from_secrets(secrets: &[Arc<Contents>]) -> Result<Keyring, String> {
+    /// The credentials of the Secrets of a namespace. Those of other types are ignored.
+    pub(super) fn from_secrets(
+        namespace: &str,
+        secrets: &[Arc<Contents>],
+    ) -> Result<Keyring, String> {
         let mut keyring = Keyring::default();
         for secret in secrets {
             let text = |key: &str| secret.data.get(key).filter(|text| !text.is_empty());
             let parse = |text: &str| json::parse(text.as_bytes()).map_err(|it| it.to_string());
+            let source = PullSecret {
+                namespace: namespace.into(),
+                name: secret.name.as_str().into(),
+                uid: secret.uid.as_str().into(),
+                credential_hash: String::new(),
+            };
             if secret.kind == DOCKER_CONFIG_JSON.0
                 && let Some(text) = text(DOCKER_CONFIG_JSON.1)
             {
-                keyring.add(&parse(text)?["auths"])?;
+                keyring.add(&parse(text)?["auths"], &source)?;
             } else if secret.kind == DOCKER_CONFIG.0
                 && let Some(text) = text(DOCKER_CONFIG.1)
             {
-                keyring.add(&parse(text)?)?;
+                keyring.add(&parse(text)?, &source)?;
             }
         }
         Ok(keyring)
     }
 
-    fn add(&mut self, registries: &Value) -> Result<(), String> {
+    fn add(&mut self, registries: &Value, source: &PullSecret) -> Result<(), String> {
         for (location, entry) in registries.entries() {
-            let credentials = match entry["auth"].str() {
-                "" => Credentials {
-                    username: entry["username"].str().into(),
-                    password: entry["password"].str().into(),
-                },
+            let (username, password) = match entry["auth"].str() {
+                "" => (
+                    entry["username"].str().to_owned(),
+                    entry["password"].str().to_owned(),
+                ),
                 auth => decode(auth)?,
             };
-            self.0.entry(key(location)).or_default().push(credentials);
+            let source = PullSecret {
+                credential_hash: hash(&username, &password, entry["email"].str()),
+                ..source.clone()
+            };
+            self.0.entry(key(location)).or_default().push(Credentials {
+                username,
+                password,
+                source,
+            });
         }
         Ok(())
     }
@@ -95,8 +116,26 @@ impl Keyring {
     }
 }
 
+/// Kubernetes: the hash of an account is that of its JSON (pkg/credentialprovider/keyring.go,
+/// `hashAuthConfig`).
+fn hash(username: &str, password: &str, email: &str) -> String {
+    let mut account = Value::object();
+    for (field, text) in [
+        ("username", username),
+        ("password", password),
+        ("email", email),
+    ] {
+        if !text.is_empty() {
+            account.set(field, text);
+        }
+    }
+    let hash = digest(&SHA256, json::to_string(&account).as_bytes());
+    let hex = hash.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    hex.collect()
+}
+
 /// `auth`: user and password in base64.
-fn decode(auth: &str) -> Result<Credentials, String> {
+fn decode(auth: &str) -> Result<(String, String), String> {
     let decoded = BASE64
         .decode(auth.trim())
         .map_err(|error| error.to_string())?;
@@ -104,10 +143,7 @@ fn decode(auth: &str) -> Result<Credentials, String> {
     let (username, password) = decoded
         .split_once(':')
         .ok_or("unable to parse auth field, must be formatted as base64(username:password)")?;
-    Ok(Credentials {
-        username: username.into(),
-        password: password.into(),
-    })
+    Ok((username.into(), password.into()))
 }
 
 /// Host and path of a location. The paths of Docker's API are those of the host alone.
@@ -198,6 +234,8 @@ mod tests {
 
     fn secret((kind, key): (&str, &str), text: &str) -> Arc<Contents> {
         Arc::new(Contents {
+            name: "s".into(),
+            uid: "u1".into(),
             kind: kind.into(),
             data: [(key.into(), text.into())].into(),
             ..Contents::default()
@@ -211,7 +249,8 @@ mod tests {
         };
         let entries: Vec<String> = registries.iter().map(entry).collect();
         let text = format!(r#"{{"auths":{{{}}}}}"#, entries.join(","));
-        let keyring = Keyring::from_secrets(&[secret(DOCKER_CONFIG_JSON, &text)]).unwrap();
+        let secrets = [secret(DOCKER_CONFIG_JSON, &text)];
+        let keyring = Keyring::from_secrets("ns", &secrets).unwrap();
         let found = keyring.lookup(repository).into_iter();
         found.map(|credentials| credentials.username).collect()
     }
@@ -265,8 +304,14 @@ mod tests {
         let expected = Credentials {
             username: "u".into(),
             password: "p:w".into(),
+            source: PullSecret {
+                namespace: "ns".into(),
+                name: "s".into(),
+                uid: "u1".into(),
+                credential_hash: hash("u", "p:w", ""),
+            },
         };
-        let keyring = Keyring::from_secrets(&secrets).unwrap();
+        let keyring = Keyring::from_secrets("ns", &secrets).unwrap();
         assert_eq!(
             keyring.lookup("a.example/app"),
             [expected.clone(), expected]
@@ -281,9 +326,17 @@ mod tests {
             r#"{"a":{"auth":"dTpw"}, "b":{"auth":"dQ=="}}"#,
         ] {
             assert!(
-                Keyring::from_secrets(&[secret(DOCKER_CONFIG, text)]).is_err(),
+                Keyring::from_secrets("ns", &[secret(DOCKER_CONFIG, text)]).is_err(),
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn an_account_has_the_hash_of_the_kubelet() {
+        // From pkg/credentialprovider/secrets/secrets_test.go.
+        let known = "a55436fc140d516560d072c5fe8700385ce9f41629abf65c1edcbcb39fac691d";
+        assert_eq!(hash("user", "password", ""), known);
+        assert_ne!(hash("user", "password", "user@a.example"), known);
     }
 }

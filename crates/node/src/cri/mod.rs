@@ -8,6 +8,7 @@
 //! | `sandbox` | the sandbox of a pod: created, stopped, removed |
 //! | `image` | images by pull policy |
 //! | `image_volume` | images as volumes |
+//! | `pull_records`, `image_verification` | which pods may use an image that is there |
 //! | `keyring` | the credentials of registries |
 //! | `container` | one instance of a container: created, started, stopped; its hooks |
 //! | `prober` | probes and HTTP hooks |
@@ -46,6 +47,7 @@ mod housekeeping;
 mod http_action;
 mod image;
 mod image_gc;
+mod image_verification;
 mod image_volume;
 mod keyring;
 mod log_links;
@@ -54,6 +56,7 @@ mod machine;
 mod network;
 mod preflight;
 mod prober;
+mod pull_records;
 mod purge;
 mod relist;
 mod resize;
@@ -75,6 +78,7 @@ pub use accept::check_sysctl_pattern;
 use futures_util::future::BoxFuture;
 pub use housekeeping::Housekeeping;
 pub use image_gc::ImageGcPolicy;
+pub use image_verification::{ImageVerification, VerificationPolicy};
 pub use log_rotation::ContainerLogPolicy;
 use mizzen_component_helpers::pod_state::quality_of_service;
 pub use mizzen_cri::ConnectError;
@@ -112,6 +116,7 @@ use image::{Pull, PullUser};
 use image_gc::ImageRecords;
 use image_volume::ImageMounter;
 use prober::ProbeCounts;
+use pull_records::PullRecords;
 use resize::LatestResize;
 use resources::MachineResources;
 use sandbox::{Sandbox, SandboxPhase};
@@ -172,6 +177,8 @@ pub(crate) struct CriNode {
     housekeeping: Housekeeping,
     /// The turns of pulls.
     pulls: Semaphore,
+    /// The images that were pulled, and with which credentials.
+    pull_records: Arc<PullRecords>,
     /// The images for the status of the node.
     images: Mutex<Value>,
     /// What is known of the images, while they are collected.
@@ -235,6 +242,8 @@ impl CriRuntime {
         let driver = cgroup_driver(&client).await;
         let image_mounter = ImageMounter::of(&client).await;
         let has_firewall = preflight::has_plugin(&client, network::FIREWALL).await;
+        let verification = options.housekeeping.image_verification.clone();
+        let pull_records = Arc::new(PullRecords::new(&options.root, verification));
         let node = Arc::new(CriNode {
             client,
             node: options.node,
@@ -257,6 +266,7 @@ impl CriRuntime {
             image_mounter,
             pulls: Semaphore::new(options.housekeeping.max_parallel_image_pulls.max(1)),
             housekeeping: options.housekeeping,
+            pull_records,
             images: Mutex::new(Value::Null),
             image_records: tokio::sync::Mutex::default(),
             node_events: Mutex::default(),
@@ -269,6 +279,7 @@ impl CriRuntime {
             let dir = node.paths.root.display();
             tracing::warn!(%error, %dir, "cannot write to the directory of the node");
         }
+        node.recover_pull_records().await;
         // What is wrong with it is in the condition of the node.
         let _ = node.check_status().await;
         let adopted = node.adopt().await;
@@ -344,6 +355,7 @@ impl CriNode {
                 image_gc,
                 container_log,
                 max_parallel_image_pulls,
+                image_verification,
                 ..
             },
             driver,
@@ -353,6 +365,7 @@ impl CriNode {
             None => "-1".into(),
         };
         let sysctls = self.unsafe_sysctls.iter();
+        let exempt = image_verification.allowlist().iter();
         let mut configuration = value!({
             "containerRuntimeEndpoint": (self.client.endpoint()),
             "podLogsDir": (self.paths.logs.display().to_string()),
@@ -365,6 +378,8 @@ impl CriNode {
             "imageMaximumGCAge": (duration(image_gc.max_age)),
             "serializeImagePulls": (*max_parallel_image_pulls == 1),
             "maxParallelImagePulls": (*max_parallel_image_pulls as i64),
+            "imagePullCredentialsVerificationPolicy": (image_verification.policy().name()),
+            "preloadedImagesVerificationAllowlist": (exempt.map(Value::from).collect::<Vec<_>>()),
             "allowedUnsafeSysctls": (sysctls.map(|name| Value::from(name.as_str())).collect::<Vec<_>>()),
             "cgroupsPerQOS": true,
             "cgroupDriver": (driver.name()),

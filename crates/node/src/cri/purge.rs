@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 
 use super::config::{NodePaths, POD_UID};
 use super::network::{self, FILE};
-use super::{CriNode, CriOptions, CriRuntime, Housekeeping, log_links, volumes};
+use super::{CriNode, CriOptions, CriRuntime, Housekeeping, log_links, pull_records, volumes};
 use crate::shutdown::{self, ShutdownConfig};
 
 /// The directory with a file for each node that keeps its pods in a directory.
@@ -193,6 +193,7 @@ impl NodeTraces {
         }
         let (volumes, pods) = (self.root.join("volumes"), self.root.join("pods"));
         remove_dir(&volumes).map_err(at(&volumes))?;
+        pull_records::remove_all(&self.root).map_err(at(&self.root))?;
         for empty in [&pods, &nodes, &self.root] {
             let _ = fs::remove_dir(empty);
         }
@@ -390,6 +391,7 @@ mod tests {
         }
         let volume = paths.root.join("volumes/pvc-1");
         fs::create_dir_all(&volume).unwrap();
+        fs::create_dir_all(paths.root.join("image_manager/pulled")).unwrap();
         traces("a").remove_root().unwrap();
         assert!(volume.exists());
         // A second removal finds nothing to do.

@@ -270,7 +270,9 @@ impl ImagePull {
 
 /// The Event of an image that was present.
 pub(super) fn present(image: &str) -> Note {
-    let message = format!("Container image {image:?} already present on machine");
+    let message = format!(
+        "Container image {image:?} already present on machine and can be accessed by the pod"
+    );
     Note::normal("Pulled", "", message)
 }
 

@@ -55,6 +55,10 @@ pub type Found = Result<Arc<Contents>, String>;
 pub struct Contents {
     /// The resource version.
     pub version: Str,
+    /// The name of a Secret.
+    pub name: Str,
+    /// The UID of a Secret.
+    pub uid: Str,
     /// The type of a Secret.
     pub kind: Str,
     /// Values for variables and files.

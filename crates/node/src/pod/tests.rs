@@ -961,7 +961,7 @@ fn a_container_whose_image_changes_is_replaced() {
         );
         let told = [
             "Killing: Container web definition changed, will be restarted",
-            "Pulled: Container image \"web:2\" already present on machine",
+            "Pulled: Container image \"web:2\" already present on machine and can be accessed by the pod",
             "Created: Container created",
             "Started: Container started",
         ];

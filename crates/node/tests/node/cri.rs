@@ -5,6 +5,7 @@
 mod events;
 mod failures;
 mod http_server;
+mod image_access;
 mod image_volumes;
 mod kills;
 mod network;
@@ -904,6 +905,7 @@ async fn unused_images_are_collected_when_the_disk_is_full() {
     };
     node.containerd.import_of(&["mizzen.test/other:1"], "other");
     image_volumes::import(&node.containerd, "mizzen.test/data:1").await;
+    let record = image_access::record_of_gone_image(&node.containerd.path("node"));
     node.run_with_image("web", "reference: 'mizzen.test/data:1'", "")
         .await;
     node.until_pod("web", "ready=True c=running").await;
@@ -915,6 +917,11 @@ async fn unused_images_are_collected_when_the_disk_is_full() {
     .await;
     // Both names are of the image of sandboxes, which stays.
     assert!(has(PAUSE).await && has(BUSYBOX).await);
+    node.until(
+        "the record of an image that has gone is removed",
+        async |_| !record.exists(),
+    )
+    .await;
     // No container has it, but a volume.
     assert!(has("mizzen.test/data:1").await);
     node.until("the node has said that the disk is full", async |node| {

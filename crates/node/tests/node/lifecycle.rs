@@ -38,7 +38,7 @@ async fn pod_becomes_ready() {
     assert_eq!(
         events_of(&cluster, "web").await,
         [
-            "Normal Pulled spec.containers{web} Container image \"web\" already present on machine x1",
+            "Normal Pulled spec.containers{web} Container image \"web\" already present on machine and can be accessed by the pod x1",
             "Normal Created spec.containers{web} Container created x1",
             "Normal Started spec.containers{web} Container started x1",
         ]
@@ -518,7 +518,7 @@ async fn image_change_restarts_the_container() {
             "Normal Created spec.containers{web} Container created x2",
             "Normal Started spec.containers{web} Container started x2",
             "Normal Killing spec.containers{web} Container web definition changed, will be restarted x1",
-            "Normal Pulled spec.containers{web} Container image \"web:2\" already present on machine x1",
+            "Normal Pulled spec.containers{web} Container image \"web:2\" already present on machine and can be accessed by the pod x1",
         ]
     );
 }

@@ -42,7 +42,7 @@ async fn container_waits_for_its_environment() {
     assert_eq!(
         events_of(&cluster, "web").await,
         [
-            "Normal Pulled spec.containers{web} Container image \"web\" already present on machine x1",
+            "Normal Pulled spec.containers{web} Container image \"web\" already present on machine and can be accessed by the pod x1",
             "Warning Failed spec.containers{web} Error: configmap \"x\" not found x1",
         ]
     );

@@ -20,9 +20,9 @@ use mizzen_cri::messages::{
     ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
     CreateContainerResponse, Empty, Image, ImageStatusResponse, ListContainersResponse,
     ListImagesResponse, ListPodSandboxResponse, PodSandbox, PodSandboxNetworkStatus,
-    PodSandboxState, PodSandboxStatus, PodSandboxStatusResponse, RemoveContainerRequest,
-    RemovePodSandboxRequest, RunPodSandboxRequest, RunPodSandboxResponse, RuntimeCondition,
-    RuntimeStatus, StartContainerRequest, StatusResponse, StopContainerRequest,
+    PodSandboxState, PodSandboxStatus, PodSandboxStatusResponse, PullImageResponse,
+    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, RunPodSandboxResponse,
+    RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse, StopContainerRequest,
     StopPodSandboxRequest, VersionResponse,
 };
 use mizzen_node::Options;
@@ -68,6 +68,8 @@ pub(super) struct State {
     /// Whether lists say that all containers run.
     hides_exits: bool,
     has_no_network: bool,
+    /// Whether images cannot be looked at.
+    pub(super) hides_images: bool,
     /// How often each method was called.
     calls: HashMap<String, usize>,
 }
@@ -220,6 +222,10 @@ impl MadeUpRuntime {
                 items: state.sandboxes.values().cloned().collect(),
             }),
             "ListImages" => frame(&ListImagesResponse::default()),
+            "PullImage" => frame(&PullImageResponse {
+                image_ref: "image".into(),
+            }),
+            "ImageStatus" if state.hides_images => return Err(UNIMPLEMENTED),
             "ImageStatus" => frame(&ImageStatusResponse {
                 image: Some(Image {
                     id: "image".into(),
