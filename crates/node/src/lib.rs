@@ -39,6 +39,7 @@ mod admit;
 mod agent;
 mod configuration;
 pub mod cri;
+mod dbus;
 pub mod eviction;
 mod moment;
 mod nodes;

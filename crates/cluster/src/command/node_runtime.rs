@@ -261,6 +261,7 @@ impl NodeRuntimeArgs {
             resolver: self.resolv_conf.clone(),
             api_server: None,
             unsafe_sysctls: self.allowed_unsafe_sysctls.clone(),
+            system_bus: None,
             housekeeping: self.housekeeping.options()?,
         };
         CriRuntime::check(&options, nix::unistd::geteuid().is_root()).await?;

@@ -2,17 +2,19 @@
 //!
 //! Guaranteed pods are in `kubepods`, the others in the cgroup of their QoS class:
 //! `kubepods/burstable/podUID`. Containers are cgroups of the runtime in that of their pod. With
-//! the systemd driver these are slices, which systemd makes when the runtime starts a sandbox; this
-//! agent does not set their limits.
+//! the systemd driver these are slices, which systemd makes and limits (`slices`).
 //!
 //! Kubernetes: pkg/kubelet/cm.
 //!
 //! Invariant: only cgroups in `kubepods` are changed, and processes are left where they are.
+//!
+//! Invariant: a limit that cannot be set is an error.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mizzen_component_helpers::pod_state::quality_of_service;
 use mizzen_value::quantity::Quantity;
@@ -20,6 +22,7 @@ use mizzen_value::{Str, Value};
 use parking_lot::Mutex;
 
 use super::resources::{self, CgroupLimits, QUOTA_PERIOD};
+use super::slices::{CgroupVersion, Slices};
 use crate::stats::{CgroupStats, CpuStats, MemoryStats, Pressure, PressureStats};
 
 /// The cgroup of all pods.
@@ -66,6 +69,12 @@ pub(super) struct Cgroups {
     /// `None` if they cannot be used.
     hierarchy: Option<Hierarchy>,
     driver: CgroupDriver,
+    /// systemd, with its driver.
+    slices: Option<Slices>,
+    /// Whether the cgroup of all pods was made.
+    has_root: AtomicBool,
+    /// The limits of all pods together, once they are known.
+    all_pods: Mutex<Option<CgroupLimits>>,
     /// The CPU requests of burstable pods, in millicores, by UID.
     burstable: Mutex<HashMap<Str, i64>>,
     /// The limits that pods have, by UID.
@@ -78,12 +87,16 @@ impl Cgroups {
     }
 
     /// The cgroups of this machine, of which `kubepods` is made. If they cannot be written, a
-    /// warning says so, and pods have none.
-    pub(super) fn detect(driver: CgroupDriver) -> Cgroups {
+    /// warning says so, and pods have none. While systemd does not make them, no pod starts.
+    /// `system_bus` is the address of the bus of systemd, if it is not the usual one.
+    pub(super) fn detect(driver: CgroupDriver, system_bus: Option<String>) -> Cgroups {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let cgroups = Cgroups {
             hierarchy: Hierarchy::from_mounts(&mounts),
             driver,
+            slices: (driver == CgroupDriver::Systemd).then(|| Slices::new(system_bus)),
+            has_root: AtomicBool::new(false),
+            all_pods: Mutex::default(),
             burstable: Mutex::default(),
             limits: Mutex::default(),
         };
@@ -92,6 +105,13 @@ impl Cgroups {
         }
         match cgroups.make_root() {
             Ok(()) => cgroups,
+            Err(error) if driver == CgroupDriver::Systemd => {
+                tracing::error!(
+                    %error,
+                    "the runtime has the cgroup driver systemd, but its slices cannot be made: no pod is started or resized"
+                );
+                cgroups
+            }
             Err(error) => {
                 tracing::warn!(%error, "cannot write cgroups, pods run without cgroups of their own");
                 Cgroups {
@@ -103,50 +123,79 @@ impl Cgroups {
     }
 
     fn make_root(&self) -> io::Result<()> {
-        let Some(hierarchy) = self.written() else {
-            return Ok(());
-        };
-        hierarchy.make(&format!("/{ROOT}"), None)?;
+        let all_pods = *self.all_pods.lock();
+        self.make(&class_path(self.driver, ""), all_pods.as_ref())?;
         for class in &CLASSES[1..] {
             let least = CgroupLimits {
                 cpu_shares: resources::shares(0),
                 ..CgroupLimits::default()
             };
-            hierarchy.make(&format!("/{ROOT}/{class}"), Some(&least))?;
+            self.make(&class_path(self.driver, class), Some(&least))?;
         }
+        self.has_root.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Removes the cgroups of all pods, unless one of another program is there.
     pub(super) fn remove_root(&self) {
-        let Some(hierarchy) = self.written() else {
+        let Some(hierarchy) = &self.hierarchy else {
             return;
         };
         for class in CLASSES.iter().rev() {
-            hierarchy.remove_empty(format!("/{ROOT}/{class}").trim_end_matches('/'));
+            let path = class_path(self.driver, class);
+            match &self.slices {
+                None => hierarchy.remove_empty(&path),
+                // systemd would end what is in there.
+                Some(_) if hierarchy.has_cgroups_in(&path) => {}
+                Some(slices) => {
+                    if let Err(error) = slices.remove(&path) {
+                        tracing::warn!(%error, path, "cannot remove a slice of pods");
+                    }
+                }
+            }
         }
     }
 
     /// All pods together get what is allocatable to them, before eviction.
     pub(super) fn limit_all_pods(&self, allocatable: &Value) {
-        let Some(hierarchy) = self.written() else {
-            return;
-        };
         let amount = |name: &str| Quantity::parse_or_zero(allocatable[name].str());
         let limits = CgroupLimits {
             cpu_shares: resources::shares(amount("cpu").milli_value()),
             cpu_quota: None,
             memory: Some(amount("memory").value()).filter(|memory| *memory > 0),
         };
-        if let Err(error) = hierarchy.limit(&format!("/{ROOT}"), &limits) {
+        *self.all_pods.lock() = Some(limits);
+        if let Err(error) = self.limit(&class_path(self.driver, ""), &limits) {
             tracing::warn!(%error, "cannot limit the cgroup of all pods");
         }
     }
 
-    /// The hierarchy, if this agent and not systemd makes cgroups.
-    fn written(&self) -> Option<&Hierarchy> {
-        let hierarchy = self.hierarchy.as_ref();
-        hierarchy.filter(|_| self.driver == CgroupDriver::Cgroupfs)
+    /// Makes a cgroup, whose parent is there, and sets its limits.
+    fn make(&self, path: &str, limits: Option<&CgroupLimits>) -> io::Result<()> {
+        match (&self.hierarchy, &self.slices) {
+            (None, _) => Ok(()),
+            (Some(hierarchy), None) => hierarchy.make(path, limits),
+            (Some(hierarchy), Some(slices)) => slices.make(path, hierarchy.version(), limits),
+        }
+    }
+
+    fn limit(&self, path: &str, limits: &CgroupLimits) -> io::Result<()> {
+        match (&self.hierarchy, &self.slices) {
+            (None, _) => Ok(()),
+            (Some(hierarchy), None) => hierarchy.limit(path, limits),
+            (Some(hierarchy), Some(slices)) => slices.limit(path, hierarchy.version(), limits),
+        }
+    }
+
+    /// Removes a cgroup and those below it, which have no processes.
+    fn remove(&self, path: &str) -> io::Result<()> {
+        let Some(hierarchy) = &self.hierarchy else {
+            return Ok(());
+        };
+        if let Some(slices) = &self.slices {
+            slices.remove(path)?;
+        }
+        hierarchy.remove(path)
     }
 
     /// The path of the cgroup of a pod of a QoS class; empty if pods have none.
@@ -177,30 +226,47 @@ impl Cgroups {
 
     /// Ensures that a pod has its cgroup, with its limits.
     pub(super) fn ensure_pod(&self, pod: &Value) -> io::Result<()> {
-        let Some(hierarchy) = self.written() else {
+        if self.hierarchy.is_none() {
             return Ok(());
-        };
-        let (class, uid) = (quality_of_service(pod), pod["metadata"]["uid"].str());
-        if class == "Burstable" {
-            let request = resources::cpu_request(pod);
-            self.burstable.lock().insert(uid.into(), request);
-            self.share_burstable()?;
         }
+        let (class, uid) = (quality_of_service(pod), pod["metadata"]["uid"].str());
         let (path, limits) = (self.pod_path(class, uid), resources::of_pod(pod));
-        self.limits.lock().insert(uid.into(), limits);
-        hierarchy.make(&path, Some(&limits)).or_else(|_| {
+        let make = || self.make(&path, Some(&limits));
+        let made = match self.has_root.load(Ordering::Relaxed) {
+            true => make(),
+            false => Err(io::ErrorKind::NotFound.into()),
+        };
+        made.or_else(|_| {
             // Another node, which has gone, may have removed the cgroup of all pods.
             self.make_root()?;
-            hierarchy.make(&path, Some(&limits))
-        })
+            make()
+        })?;
+        self.limits.lock().insert(uid.into(), limits);
+        self.count_burstable(class, uid, pod)
+    }
+
+    /// Gives burstable pods together the weight of this one, too.
+    fn count_burstable(&self, class: &str, uid: &str, pod: &Value) -> io::Result<()> {
+        if class != "Burstable" {
+            return Ok(());
+        }
+        let request = resources::cpu_request(pod);
+        self.burstable.lock().insert(uid.into(), request);
+        self.share_burstable()
     }
 
     /// Changes the limits of a pod's cgroup to those of its resources. With `keeps_more`, those that
     /// it has stay where they are more.
     pub(super) fn update_pod(&self, pod: &Value, keeps_more: bool) -> io::Result<()> {
-        let Some(hierarchy) = self.written() else {
-            return Ok(());
-        };
+        if self.hierarchy.is_none() {
+            // Its containers are limited by the runtime.
+            return match pod["spec"]["resources"].is_empty() {
+                true => Ok(()),
+                false => Err(io::Error::other(
+                    "pods have no cgroups on this machine, so that a pod as a whole cannot be limited",
+                )),
+            };
+        }
         let (class, uid) = (quality_of_service(pod), pod["metadata"]["uid"].str());
         let (path, wanted) = (self.pod_path(class, uid), resources::of_pod(pod));
         let known = self.limits.lock().get(uid).copied();
@@ -212,14 +278,9 @@ impl Cgroups {
         if known == Some(limits) {
             return Ok(());
         }
-        hierarchy.limit(&path, &limits)?;
+        self.limit(&path, &limits)?;
         self.limits.lock().insert(uid.into(), limits);
-        if class == "Burstable" {
-            let request = resources::cpu_request(pod);
-            self.burstable.lock().insert(uid.into(), request);
-            self.share_burstable()?;
-        }
-        Ok(())
+        self.count_burstable(class, uid, pod)
     }
 
     /// The limits of a cgroup that another agent has made, without its weight.
@@ -235,12 +296,9 @@ impl Cgroups {
     /// Removes the cgroup of a pod, which has no containers any more. An error if a part of it is left,
     /// such as that of a process which has not been reaped yet.
     pub(super) fn remove_pod(&self, uid: &str) -> io::Result<()> {
-        let Some(hierarchy) = self.written() else {
-            return Ok(());
-        };
         let mut removed = Ok(());
         for class in ["Guaranteed", "Burstable", "BestEffort"] {
-            removed = removed.and(hierarchy.remove(&self.pod_path(class, uid)));
+            removed = removed.and(self.remove(&self.pod_path(class, uid)));
         }
         self.limits.lock().remove(uid);
         let was_burstable = self.burstable.lock().remove(uid).is_some();
@@ -257,10 +315,7 @@ impl Cgroups {
             cpu_shares: resources::shares(request),
             ..CgroupLimits::default()
         };
-        match self.written() {
-            Some(hierarchy) => hierarchy.limit(&format!("/{ROOT}/burstable"), &limits),
-            None => Ok(()),
-        }
+        self.limit(&class_path(self.driver, CLASSES[1]), &limits)
     }
 
     /// The path of the cgroup of a container, which the runtime names by its ID.
@@ -309,6 +364,16 @@ fn first_process(dir: &Path) -> Option<u32> {
             }
         })
     })
+}
+
+/// The path of the cgroup of a QoS class; that of all pods for none.
+fn class_path(driver: CgroupDriver, class: &str) -> String {
+    match (driver, class) {
+        (CgroupDriver::Cgroupfs, "") => format!("/{ROOT}"),
+        (CgroupDriver::Cgroupfs, class) => format!("/{ROOT}/{class}"),
+        (CgroupDriver::Systemd, "") => format!("/{ROOT}.slice"),
+        (CgroupDriver::Systemd, class) => format!("/{ROOT}.slice/{ROOT}-{class}.slice"),
+    }
 }
 
 fn pod_path(driver: CgroupDriver, class: &str, uid: &str) -> String {
@@ -364,6 +429,13 @@ impl Hierarchy {
                 Some(Hierarchy::V1(by_controller))
             }
             false => unified.map(Hierarchy::V2),
+        }
+    }
+
+    fn version(&self) -> CgroupVersion {
+        match self {
+            Hierarchy::V1(_) => CgroupVersion::V1,
+            Hierarchy::V2(_) => CgroupVersion::V2,
         }
     }
 
@@ -440,6 +512,15 @@ impl Hierarchy {
         };
         let path = path.trim_start_matches('/').to_owned();
         roots.into_iter().map(move |root| root.join(&path))
+    }
+
+    /// Whether others are below a cgroup.
+    fn has_cgroups_in(&self, path: &str) -> bool {
+        let mut dirs = self.dirs(path);
+        dirs.any(|dir| {
+            let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        })
     }
 
     /// Removes a cgroup, unless others are below it.
@@ -606,6 +687,8 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use mizzen_value::value;
+
     use super::*;
 
     #[test]
@@ -626,6 +709,25 @@ mod tests {
             Hierarchy::from_mounts("1 2 0:3 / /proc rw - proc proc rw\n"),
             None
         );
+    }
+
+    #[test]
+    fn a_pod_as_a_whole_is_not_resized_without_cgroups() {
+        let cgroups = Cgroups {
+            hierarchy: None,
+            driver: CgroupDriver::Cgroupfs,
+            slices: None,
+            has_root: AtomicBool::default(),
+            all_pods: Mutex::default(),
+            burstable: Mutex::default(),
+            limits: Mutex::default(),
+        };
+        let resources = value!({ "limits": { "cpu": "1" } });
+        let whole = value!({ "metadata": { "uid": "a" }, "spec": { "resources": resources } });
+        let error = cgroups.update_pod(&whole, false).unwrap_err().to_string();
+        assert!(error.starts_with("pods have no cgroups"), "{error}");
+        let usual = value!({ "metadata": { "uid": "a" }, "spec": {} });
+        cgroups.update_pod(&usual, false).unwrap();
     }
 
     #[test]

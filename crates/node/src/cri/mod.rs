@@ -27,6 +27,7 @@
 //! | `purge` | the removal of all that a node has made |
 //! | `machine` | capacity and name of the machine |
 //! | `cgroup`, `resources` | the cgroups of pods, and their limits |
+//! | `cgroup_driver`, `slices` | what makes cgroups; those that systemd makes |
 //! | `resize` | other limits for what runs |
 //! | `stats` | the figures of the machine and its pods |
 //! | `stream` | exec, attach and port-forward |
@@ -40,6 +41,7 @@
 mod accept;
 mod adopt;
 mod cgroup;
+mod cgroup_driver;
 mod config;
 mod container;
 mod container_gc;
@@ -64,6 +66,7 @@ mod resolver;
 mod resources;
 mod sandbox;
 mod service_address;
+mod slices;
 mod stats;
 mod stream;
 mod volumes;
@@ -83,10 +86,7 @@ pub use log_rotation::ContainerLogPolicy;
 use mizzen_component_helpers::pod_state::quality_of_service;
 pub use mizzen_cri::ConnectError;
 use mizzen_cri::CriClient;
-use mizzen_cri::messages::{
-    CgroupDriver as CriCgroupDriver, ContainerConfig as CriContainerConfig, Mount,
-    PodSandboxConfig, RuntimeConfigRequest,
-};
+use mizzen_cri::messages::{ContainerConfig as CriContainerConfig, Mount, PodSandboxConfig};
 use mizzen_sdk::Key;
 use mizzen_sdk::dynamic::DynamicClient;
 use mizzen_sdk::event::Note;
@@ -97,6 +97,7 @@ use parking_lot::Mutex;
 pub use preflight::Unprepared;
 pub use purge::{NodeTraces, PurgeError};
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::configuration::duration;
 use crate::moment::Moment;
@@ -144,6 +145,9 @@ pub struct CriOptions {
     pub api_server: Option<String>,
     /// The sysctls that pods may set besides the safe ones; with `*` at the end, prefixes.
     pub unsafe_sysctls: Vec<String>,
+    /// The address of the D-Bus with systemd, which makes cgroups if the runtime has its driver; `None` for
+    /// that of the system.
+    pub system_bus: Option<String>,
     /// Limits of images, pulls and logs.
     pub housekeeping: Housekeeping,
 }
@@ -239,7 +243,9 @@ impl CriRuntime {
     /// Connects to the runtime and finds the pods that it runs for this node.
     pub async fn connect(options: CriOptions) -> Result<CriRuntime, ConnectError> {
         let client = CriClient::connect(&options.endpoint).await?;
-        let driver = cgroup_driver(&client).await;
+        let (driver, system_bus) = (CgroupDriver::of(&client).await, options.system_bus);
+        let cgroups = spawn_blocking(move || Cgroups::detect(driver, system_bus));
+        let cgroups = cgroups.await.expect("detecting cgroups does not panic");
         let image_mounter = ImageMounter::of(&client).await;
         let has_firewall = preflight::has_plugin(&client, network::FIREWALL).await;
         let verification = options.housekeeping.image_verification.clone();
@@ -270,7 +276,7 @@ impl CriRuntime {
             images: Mutex::new(Value::Null),
             image_records: tokio::sync::Mutex::default(),
             node_events: Mutex::default(),
-            cgroups: Cgroups::detect(driver),
+            cgroups,
             stats: StatsCache::default(),
             machine: machine::resources(),
             allocatable_memory: AtomicI64::new(0),
@@ -397,17 +403,6 @@ impl CriNode {
     }
 }
 
-/// The cgroup driver of the runtime. Runtimes that do not say it, such as containerd before 2.0, are
-/// taken to have the default, cgroupfs.
-async fn cgroup_driver(client: &CriClient) -> CgroupDriver {
-    let config = client.call(RuntimeConfigRequest {}).await;
-    let linux = config.ok().and_then(|config| config.linux);
-    match linux.map(|linux| linux.cgroup_driver()) {
-        Some(CriCgroupDriver::Systemd) => CgroupDriver::Systemd,
-        Some(CriCgroupDriver::Cgroupfs) | None => CgroupDriver::Cgroupfs,
-    }
-}
-
 /// The ID without its scheme.
 fn bare_id(id: &str) -> &str {
     id.split_once("://").map_or(id, |(_, id)| id)
@@ -450,7 +445,16 @@ impl ContainerRuntime for CriRuntime {
     fn set_allocatable(&self, allocatable: &Value, before_eviction: &Value) {
         let memory = Quantity::parse_or_zero(allocatable["memory"].str()).value();
         self.0.allocatable_memory.store(memory, Ordering::Relaxed);
-        self.0.cgroups.limit_all_pods(before_eviction);
+        match self.0.cgroups.driver() {
+            CgroupDriver::Cgroupfs => self.0.cgroups.limit_all_pods(before_eviction),
+            // It waits for systemd.
+            CgroupDriver::Systemd => {
+                let (node, allocatable) = (self.0.clone(), before_eviction.clone());
+                drop(spawn_blocking(move || {
+                    node.cgroups.limit_all_pods(&allocatable);
+                }));
+            }
+        }
     }
 
     fn configuration(&self) -> Value {

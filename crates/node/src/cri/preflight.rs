@@ -11,7 +11,9 @@ use mizzen_cri::{ConnectError, CriClient};
 use mizzen_value::json;
 
 use super::CriOptions;
+use super::cgroup::CgroupDriver;
 use super::network::{FIREWALL, has_configuration};
+use super::slices::Slices;
 
 /// The plug-ins that the network of pods is made of.
 const PLUGINS: [&str; 4] = ["bridge", "host-local", "portmap", "loopback"];
@@ -48,6 +50,8 @@ struct Machine {
     has_bridge: bool,
     has_overlay: bool,
     missing_controllers: Vec<&'static str>,
+    /// Why systemd cannot be reached, if the runtime has its cgroup driver.
+    systemd_error: Option<String>,
 }
 
 /// Finds out whether this machine can run the containers of a node.
@@ -66,6 +70,10 @@ impl Machine {
             Ok(client) => plugin_dirs_of(client).await,
             Err(_) => PLUGIN_DIRS.map(PathBuf::from).to_vec(),
         };
+        let systemd_error = match &runtime {
+            Ok(client) => systemd_error(client, options).await,
+            Err(_) => None,
+        };
         let is_there = |name: &str| plugin_dirs.iter().any(|dir| dir.join(name).is_file());
         Machine {
             is_root,
@@ -79,6 +87,7 @@ impl Machine {
             has_bridge: Path::new("/sys/module/bridge").exists() || may_load("bridge"),
             has_overlay: has_file_system("overlay") || may_load("overlay"),
             missing_controllers: missing_controllers(Path::new("/sys/fs/cgroup")),
+            systemd_error,
             plugin_dirs,
         }
     }
@@ -152,7 +161,24 @@ impl Machine {
                 self.missing_controllers.join(", "),
             ));
         }
+        if let Some(error) = &self.systemd_error {
+            missing.push(format!(
+                "the container runtime has the cgroup driver systemd (SystemdCgroup = true), but {error}: run systemd and its \
+                 system bus, or set SystemdCgroup = false where the machine has no systemd",
+            ));
+        }
         missing
+    }
+}
+
+/// Why the slices of pods cannot be made, if the runtime expects systemd to make them.
+async fn systemd_error(client: &CriClient, options: &CriOptions) -> Option<String> {
+    match CgroupDriver::of(client).await {
+        CgroupDriver::Cgroupfs => None,
+        CgroupDriver::Systemd => {
+            let slices = Slices::new(options.system_bus.clone());
+            slices.check().await.err().map(|error| error.to_string())
+        }
     }
 }
 
@@ -242,6 +268,7 @@ mod tests {
             has_bridge: true,
             has_overlay: true,
             missing_controllers: Vec::new(),
+            systemd_error: None,
         }
     }
 
@@ -257,6 +284,7 @@ mod tests {
             has_bridge: false,
             has_overlay: false,
             missing_controllers: vec!["memory"],
+            systemd_error: Some("systemd cannot be reached".into()),
             ..machine()
         }
     }
@@ -275,10 +303,11 @@ mod tests {
             "CONFIG_BRIDGE",
             "CONFIG_OVERLAY_FS",
             "no cgroup controller memory",
+            "(SystemdCgroup = true), but systemd cannot be reached: run systemd",
         ]) {
             assert!(lack.contains(expected), "{lack}: {expected}");
         }
-        assert_eq!(lacks.len(), 8);
+        assert_eq!(lacks.len(), 9);
         assert!(lacks[0].contains("A user with a delegated cgroup can do none of these"));
         assert!(lacks[7].contains("as root in a container have its runtime delegate a cgroup"));
     }
@@ -289,7 +318,7 @@ mod tests {
             makes_network: false,
             ..bare()
         };
-        assert_eq!(machine.missing().len(), 4);
+        assert_eq!(machine.missing().len(), 5);
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl NodeTraces {
             network: self.network.clone(),
             api_server: None,
             unsafe_sysctls: Vec::new(),
+            system_bus: None,
             housekeeping: Housekeeping::default(),
             resolver: None,
         };

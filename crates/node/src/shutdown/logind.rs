@@ -11,21 +11,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::time::sleep;
-use zbus::connection::Builder;
-use zbus::proxy::{CacheProperties, OwnerChangedStream, SignalStream};
+use zbus::proxy::{OwnerChangedStream, SignalStream};
 use zbus::{Connection, Proxy};
+
+use crate::dbus::{self, SYSTEMD, proxy};
 
 /// The name, object and interface of logind.
 const LOGIND: [&str; 3] = [
     "org.freedesktop.login1",
     "/org/freedesktop/login1",
     "org.freedesktop.login1.Manager",
-];
-/// Those of systemd.
-const SYSTEMD: [&str; 3] = [
-    "org.freedesktop.systemd1",
-    "/org/freedesktop/systemd1",
-    "org.freedesktop.systemd1.Manager",
 ];
 /// What the lock says of itself, as `systemd-inhibit --list` shows it.
 const LOCK: [&str; 4] = [
@@ -36,8 +31,6 @@ const LOCK: [&str; 4] = [
 ];
 /// The file with the delay that this node needs. It sorts after that of a kubelet.
 const DROP_IN: &str = "99-mizzen.conf";
-/// How long logind and systemd may take to answer.
-const CALL: Duration = Duration::from_secs(10);
 /// Kubernetes: the first pause after logind was told to reload, doubled each time, and their number.
 const RELOAD_PAUSE: Duration = Duration::from_millis(100);
 const N_RELOAD_PAUSES: u32 = 5;
@@ -111,11 +104,7 @@ impl Logind {
         place: LogindPlace<'_>,
         delay: Duration,
     ) -> Result<Logind, InhibitError> {
-        let builder = match place.bus_address {
-            Some(address) => Builder::address(address),
-            None => Builder::system(),
-        };
-        let connection = builder.method_timeout(CALL).build().await;
+        let connection = dbus::connect(place.bus_address).await;
         let connection = connection.map_err(InhibitError::Connect)?;
         let manager = proxy(&connection, LOGIND)
             .await
@@ -153,19 +142,6 @@ impl Logind {
             }
         }
     }
-}
-
-async fn proxy(
-    connection: &Connection,
-    [destination, path, interface]: [&'static str; 3],
-) -> zbus::Result<Proxy<'static>> {
-    zbus::proxy::Builder::new(connection)
-        .destination(destination)
-        .path(path)
-        .interface(interface)
-        .cache_properties(CacheProperties::No)
-        .build()
-        .await
 }
 
 /// Lets logind delay a shutdown by `delay`, by a file of its configuration if it does not yet.

@@ -13,6 +13,7 @@ mod probes;
 mod security;
 mod shared_volumes;
 mod shutdown;
+mod slices;
 mod start_and_stop;
 mod static_pods;
 mod stats;
@@ -278,6 +279,7 @@ fn cri_options(
         resolver: None,
         api_server: None,
         unsafe_sysctls: vec!["net.core.*".into()],
+        system_bus: None,
         housekeeping: housekeeping.clone(),
     }
 }

@@ -19,11 +19,11 @@ use mizzen_cri::messages::{
     Container, ContainerEventResponse, ContainerEventType, ContainerState, ContainerStatus,
     ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
     CreateContainerResponse, Empty, Image, ImageStatusResponse, ListContainersResponse,
-    ListImagesResponse, ListPodSandboxResponse, PodSandbox, PodSandboxNetworkStatus,
-    PodSandboxState, PodSandboxStatus, PodSandboxStatusResponse, PullImageResponse,
-    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, RunPodSandboxResponse,
-    RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse, StopContainerRequest,
-    StopPodSandboxRequest, VersionResponse,
+    ListImagesResponse, ListPodSandboxResponse, PodSandbox, PodSandboxConfig,
+    PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusResponse,
+    PullImageResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
+    RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse,
+    StopContainerRequest, StopPodSandboxRequest, VersionResponse,
 };
 use mizzen_node::Options;
 use mizzen_node::cri::{CriOptions, CriRuntime, Housekeeping};
@@ -68,6 +68,10 @@ pub(super) struct State {
     /// Whether lists say that all containers run.
     hides_exits: bool,
     has_no_network: bool,
+    /// The configuration of the runtime, as containerd 1 shows it.
+    pub(super) config: String,
+    /// What sandboxes were made with, oldest first.
+    pub(super) sandbox_configs: Vec<PodSandboxConfig>,
     /// Whether images cannot be looked at.
     pub(super) hides_images: bool,
     /// How often each method was called.
@@ -189,6 +193,7 @@ impl MadeUpRuntime {
                     status: Some(RuntimeStatus {
                         conditions: vec![runtime, network],
                     }),
+                    info: [("config".to_owned(), state.config.clone())].into(),
                     ..StatusResponse::default()
                 })
             }
@@ -197,6 +202,7 @@ impl MadeUpRuntime {
                     .unwrap()
                     .config
                     .unwrap();
+                state.sandbox_configs.push(config.clone());
                 let id = format!("sandbox-{n_before}");
                 let sandbox = PodSandbox {
                     id: id.clone(),
@@ -288,6 +294,7 @@ impl MadeUpRuntime {
                 state.containers.remove(&id.container_id);
                 frame(&Empty {})
             }
+            "UpdateContainerResources" => frame(&Empty {}),
             "ContainerStatus" => {
                 let id = ContainerStatusRequest::decode(message)
                     .unwrap()
@@ -347,11 +354,20 @@ impl MadeUpRuntime {
 pub(super) struct Node {
     pub(super) cluster: Cluster,
     pub(super) runtime: MadeUpRuntime,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Node {
     pub(super) async fn start(name: &'static str, runtime: MadeUpRuntime) -> Node {
+        Node::start_on_bus(name, runtime, None).await
+    }
+
+    /// Starts one whose systemd is on a bus with this address.
+    pub(super) async fn start_on_bus(
+        name: &'static str,
+        runtime: MadeUpRuntime,
+        system_bus: Option<String>,
+    ) -> Node {
         let dir = tempfile::tempdir().unwrap();
         runtime.serve(dir.path().join("runtime.sock"));
         let path = |name: &str| dir.path().join(name);
@@ -365,6 +381,7 @@ impl Node {
             resolver: Some(path("resolv.conf")),
             api_server: None,
             unsafe_sysctls: Vec::new(),
+            system_bus,
             housekeeping: Housekeeping::default(),
         });
         let connected = connected.await.unwrap();
@@ -378,8 +395,13 @@ impl Node {
         Node {
             cluster: builder.start().await,
             runtime,
-            _dir: dir,
+            dir,
         }
+    }
+
+    /// The socket of the runtime.
+    pub(super) fn endpoint(&self) -> String {
+        self.dir.path().join("runtime.sock").display().to_string()
     }
 
     pub(super) async fn until(&self, what: &str, holds: impl AsyncFn(&Node) -> bool) {
