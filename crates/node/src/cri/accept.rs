@@ -33,27 +33,37 @@ const UNSUPPORTED: &str = "UnsupportedPodSpec";
 /// Whether the kernel has AppArmor.
 const APPARMOR: &str = "/sys/module/apparmor/parameters/enabled";
 
+/// What the machine and its runtime can do.
+pub(super) struct NodeSupport<'a> {
+    /// The sysctls that pods may set besides the safe ones.
+    pub unsafe_sysctls: &'a [String],
+    pub features: &'a RuntimeFeatures,
+    /// Whether images can be volumes.
+    pub has_images: bool,
+    /// Whether the kernel has AppArmor.
+    pub has_apparmor: bool,
+}
+
+/// Whether the kernel of this machine has AppArmor.
+pub(super) fn has_apparmor() -> bool {
+    fs::read_to_string(APPARMOR).is_ok_and(|text| text.starts_with('Y'))
+}
+
 /// Why a pod is refused, if it is.
-pub(super) fn refusal(
-    pod: &Value,
-    unsafe_sysctls: &[String],
-    features: &RuntimeFeatures,
-    has_images: bool,
-) -> Option<Unacceptable> {
-    let has_apparmor = || fs::read_to_string(APPARMOR).is_ok_and(|text| text.starts_with('Y'));
+pub(super) fn refusal(pod: &Value, node: &NodeSupport) -> Option<Unacceptable> {
     let context = &pod["spec"]["securityContext"];
-    volumes::unsupported(pod, has_images)
+    volumes::unsupported(pod, node.has_images)
         .or_else(|| unsupported(pod))
         .map(|message| (UNSUPPORTED, message))
-        .or_else(|| forbidden_sysctl(&pod["spec"], unsafe_sysctls))
+        .or_else(|| forbidden_sysctl(&pod["spec"], node.unsafe_sysctls))
         .or_else(|| {
             let why = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
-            (uses_apparmor(pod) && !has_apparmor()).then(|| ("AppArmor", why.into()))
+            (uses_apparmor(pod) && !node.has_apparmor).then(|| ("AppArmor", why.into()))
         })
         .or_else(|| {
             let why = "SupplementalGroupsPolicy=Strict is not supported in this node";
             let is_strict = context["supplementalGroupsPolicy"].str() == "Strict";
-            let can = features.supplemental_groups_policy == Some(true);
+            let can = node.features.supplemental_groups_policy == Some(true);
             (is_strict && !can).then(|| ("SupplementalGroupsPolicyNotSupported", why.into()))
         })
         .map(|(reason, message)| Unacceptable { reason, message })
@@ -178,11 +188,21 @@ mod tests {
 
     use super::*;
 
+    /// A machine whose kernel has AppArmor.
+    fn support<'a>(unsafe_sysctls: &'a [String], features: &'a RuntimeFeatures) -> NodeSupport<'a> {
+        NodeSupport {
+            unsafe_sysctls,
+            features,
+            has_images: true,
+            has_apparmor: true,
+        }
+    }
+
     #[track_caller]
     fn check(spec: &str, allowed: &[&str], expected: &str) {
         let pod = json::parse(format!("{{\"spec\":{spec}}}").as_bytes()).unwrap();
         let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
-        let shown = refusal(&pod, &allowed, &RuntimeFeatures::default(), true);
+        let shown = refusal(&pod, &support(&allowed, &RuntimeFeatures::default()));
         let shown = shown.map(|it| format!("{}: {}", it.reason, it.message));
         assert_eq!(shown.unwrap_or_default(), expected, "{spec}");
     }
@@ -233,10 +253,31 @@ mod tests {
             supplemental_groups_policy: Some(true),
             ..RuntimeFeatures::default()
         };
-        assert_eq!(
-            refusal(&json::parse(pod.as_bytes()).unwrap(), &[], &able, true),
-            None
-        );
+        let pod = json::parse(pod.as_bytes()).unwrap();
+        assert_eq!(refusal(&pod, &support(&[], &able)), None);
+    }
+
+    #[test]
+    fn an_apparmor_profile_is_refused_where_the_kernel_has_no_apparmor() {
+        let context = r#"{"appArmorProfile":{"type":"RuntimeDefault"}}"#;
+        for spec in [
+            format!(r#"{{"securityContext":{context}}}"#),
+            format!(r#"{{"containers":[{{"name":"c","securityContext":{context}}}]}}"#),
+            format!(r#"{{"initContainers":[{{"name":"c","securityContext":{context}}}]}}"#),
+        ] {
+            let pod = json::parse(format!("{{\"spec\":{spec}}}").as_bytes()).unwrap();
+            let features = RuntimeFeatures::default();
+            let refused = |has_apparmor| {
+                let node = NodeSupport {
+                    has_apparmor,
+                    ..support(&[], &features)
+                };
+                refusal(&pod, &node).map(|it| (it.reason, it.message))
+            };
+            let why = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+            assert_eq!(refused(false), Some(("AppArmor", why.into())), "{spec}");
+            assert_eq!(refused(true), None, "{spec}");
+        }
     }
 
     #[test]

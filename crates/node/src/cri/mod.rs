@@ -77,6 +77,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use accept::NodeSupport;
 pub use accept::check_sysctl_pattern;
 use futures_util::future::BoxFuture;
 pub use housekeeping::Housekeeping;
@@ -486,7 +487,13 @@ impl ContainerRuntime for CriRuntime {
     fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
         let features = self.0.features.lock().clone();
         let has_images = !matches!(self.0.image_mounter, ImageMounter::None);
-        match accept::refusal(pod, &self.0.unsafe_sysctls, &features, has_images) {
+        let support = NodeSupport {
+            unsafe_sysctls: &self.0.unsafe_sysctls,
+            features: &features,
+            has_images,
+            has_apparmor: accept::has_apparmor(),
+        };
+        match accept::refusal(pod, &support) {
             None => Ok(()),
             Some(refusal) => Err(refusal),
         }
