@@ -83,6 +83,12 @@ pub struct Mount {
     /// How later mounts below it propagate.
     #[prost(enumeration = "MountPropagation", tag = "5")]
     pub propagation: i32,
+    /// The users of the container that own what users of the host own.
+    #[prost(message, repeated, tag = "6")]
+    pub uid_mappings: Vec<IdMapping>,
+    /// The same of groups.
+    #[prost(message, repeated, tag = "7")]
+    pub gid_mappings: Vec<IdMapping>,
     /// Whether mounts below it are read-only, too.
     #[prost(bool, tag = "8")]
     pub recursive_read_only: bool,
@@ -92,6 +98,34 @@ pub struct Mount {
     /// The directory of the image that is mounted; empty for all.
     #[prost(string, tag = "10")]
     pub image_sub_path: String,
+}
+
+/// A range of users or groups of a container, which are others on the host.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct IdMapping {
+    /// The first one on the host.
+    #[prost(uint32, tag = "1")]
+    pub host_id: u32,
+    /// The first one in the container.
+    #[prost(uint32, tag = "2")]
+    pub container_id: u32,
+    /// Their number.
+    #[prost(uint32, tag = "3")]
+    pub length: u32,
+}
+
+/// The user namespace of a sandbox: that of the host, or one of its own.
+#[derive(Clone, PartialEq, Message)]
+pub struct UserNamespace {
+    /// `Node` or `Pod`.
+    #[prost(enumeration = "NamespaceMode", tag = "1")]
+    pub mode: i32,
+    /// Its users.
+    #[prost(message, repeated, tag = "2")]
+    pub uids: Vec<IdMapping>,
+    /// Its groups.
+    #[prost(message, repeated, tag = "3")]
+    pub gids: Vec<IdMapping>,
 }
 
 /// The namespaces of a sandbox or a container.
@@ -109,6 +143,9 @@ pub struct NamespaceOption {
     /// The container whose PID namespace is shared, with mode `Target`.
     #[prost(string, tag = "4")]
     pub target_id: String,
+    /// The user namespace.
+    #[prost(message, optional, tag = "5")]
+    pub userns_options: Option<UserNamespace>,
 }
 
 /// A number that may be missing.

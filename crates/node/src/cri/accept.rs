@@ -5,6 +5,7 @@ use std::fs;
 
 use mizzen_value::Value;
 
+use super::user_namespaces::has_own_users;
 use super::volumes;
 use crate::pod::spec;
 use crate::runtime::{RuntimeFeatures, Unacceptable};
@@ -53,7 +54,7 @@ pub(super) fn has_apparmor() -> bool {
 pub(super) fn refusal(pod: &Value, node: &NodeSupport) -> Option<Unacceptable> {
     let context = &pod["spec"]["securityContext"];
     volumes::unsupported(pod, node.has_images)
-        .or_else(|| unsupported(pod))
+        .or_else(|| unsupported(pod, node.features))
         .map(|message| (UNSUPPORTED, message))
         .or_else(|| forbidden_sysctl(&pod["spec"], node.unsafe_sysctls))
         .or_else(|| {
@@ -69,11 +70,20 @@ pub(super) fn refusal(pod: &Value, node: &NodeSupport) -> Option<Unacceptable> {
         .map(|(reason, message)| Unacceptable { reason, message })
 }
 
+/// Whether a pod can have users of its own. The handler of a RuntimeClass is known once its sandbox is
+/// made, which fails if that handler cannot.
+fn can_map_users(pod: &Value, features: &RuntimeFeatures) -> bool {
+    match pod["spec"]["runtimeClassName"].str() {
+        "" => features.user_namespaces(""),
+        _ => features.handlers.iter().any(|it| it.user_namespaces),
+    }
+}
+
 /// The first field that this node cannot honour.
-fn unsupported(pod: &Value) -> Option<String> {
+fn unsupported(pod: &Value, features: &RuntimeFeatures) -> Option<String> {
     let pod_spec = &pod["spec"];
     let refused = |field: &str, why: &str| Some(format!("{field}: {why}"));
-    if pod_spec["hostUsers"].as_bool() == Some(false) {
+    if has_own_users(pod) && !can_map_users(pod, features) {
         let why = "user namespaces are not supported by this node";
         return refused("spec.hostUsers", why);
     }
@@ -187,6 +197,7 @@ mod tests {
     use mizzen_value::json;
 
     use super::*;
+    use crate::runtime::RuntimeHandler;
 
     /// A machine whose kernel has AppArmor.
     fn support<'a>(unsafe_sysctls: &'a [String], features: &'a RuntimeFeatures) -> NodeSupport<'a> {
@@ -255,6 +266,36 @@ mod tests {
         };
         let pod = json::parse(pod.as_bytes()).unwrap();
         assert_eq!(refusal(&pod, &support(&[], &able)), None);
+    }
+
+    #[test]
+    fn users_of_its_own_need_a_handler_that_can() {
+        let handler = |name: &str, user_namespaces| RuntimeHandler {
+            name: name.into(),
+            user_namespaces,
+            ..RuntimeHandler::default()
+        };
+        let own = r#"{"spec":{"hostUsers":false}}"#;
+        let of_class = r#"{"spec":{"hostUsers":false,"runtimeClassName":"kata"}}"#;
+        for (pod, handlers, is_accepted) in [
+            (own, vec![], false),
+            (own, vec![handler("", false), handler("kata", true)], false),
+            (own, vec![handler("", true)], true),
+            (of_class, vec![handler("", false)], false),
+            (
+                of_class,
+                vec![handler("", false), handler("kata", true)],
+                true,
+            ),
+        ] {
+            let features = RuntimeFeatures {
+                handlers,
+                ..RuntimeFeatures::default()
+            };
+            let pod = json::parse(pod.as_bytes()).unwrap();
+            let refusal = refusal(&pod, &support(&[], &features));
+            assert_eq!(refusal.is_none(), is_accepted, "{features:?}");
+        }
     }
 
     #[test]

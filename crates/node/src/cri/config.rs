@@ -10,7 +10,7 @@ use mizzen_cri::messages::{
     KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode, NamespaceOption,
     PodSandboxConfig, PodSandboxMetadata, PortMapping, ProfileType, Protocol, SeLinuxOption,
-    SecurityProfile, SupplementalGroupsPolicy,
+    SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
 use mizzen_value::{Str, Value};
 
@@ -278,6 +278,11 @@ fn namespaces(spec: &Value) -> NamespaceOption {
         pid: of("hostPID", pid),
         ipc: of("hostIPC", NamespaceMode::Pod),
         target_id: String::new(),
+        // A pod with users of its own gets them later (`user_namespaces`).
+        userns_options: Some(UserNamespace {
+            mode: NamespaceMode::Node as i32,
+            ..UserNamespace::default()
+        }),
     }
 }
 

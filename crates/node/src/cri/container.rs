@@ -406,6 +406,7 @@ impl CriNode {
             };
             let mut made = node.container_config(&config, mounts);
             node.share_target(pod, spec, &mut made)?;
+            node.map_users(pod, &mut made)?;
             Ok(made)
         });
         prepared

@@ -10,6 +10,7 @@
 //! | `image_volume` | images as volumes |
 //! | `pull_records`, `image_verification` | which pods may use an image that is there |
 //! | `keyring` | the credentials of registries |
+//! | `user_namespaces` | pods with users of their own |
 //! | `container` | one instance of a container: created, started, stopped; its hooks |
 //! | `prober` | probes and HTTP hooks |
 //! | `http_action` | their HTTP requests |
@@ -69,6 +70,7 @@ mod service_address;
 mod slices;
 mod stats;
 mod stream;
+mod user_namespaces;
 mod volumes;
 
 use std::collections::HashMap;
@@ -124,6 +126,7 @@ use resources::MachineResources;
 use sandbox::{Sandbox, SandboxPhase};
 use service_address::{ServiceListener, service_address};
 use stats::StatsCache;
+use user_namespaces::UserNamespaces;
 use volumes::VolumeState;
 
 /// The configuration of a node with real containers.
@@ -191,6 +194,7 @@ pub(crate) struct CriNode {
     /// The Events about the node since the last call.
     node_events: Mutex<Vec<Note>>,
     cgroups: Cgroups,
+    user_namespaces: UserNamespaces,
     stats: StatsCache,
     machine: MachineResources,
     /// The memory that is allocatable to pods, in bytes; zero if it is not known yet.
@@ -251,13 +255,15 @@ impl CriRuntime {
         let has_firewall = preflight::has_plugin(&client, network::FIREWALL).await;
         let verification = options.housekeeping.image_verification.clone();
         let pull_records = Arc::new(PullRecords::new(&options.root, verification));
+        let paths = NodePaths {
+            root: options.root,
+            logs: options.logs,
+        };
         let node = Arc::new(CriNode {
             client,
             node: options.node,
-            paths: NodePaths {
-                root: options.root,
-                logs: options.logs,
-            },
+            user_namespaces: UserNamespaces::new(paths.pods()),
+            paths,
             network: options.network,
             pod_cidr: Mutex::default(),
             has_firewall,

@@ -211,6 +211,9 @@ impl CriNode {
             record.events.extend(notes);
         });
         let runtime_handler = self.runtime_handler(pod).await.map_err(failed)?;
+        self.set_user_namespace(pod, &runtime_handler, &mut config)
+            .await
+            .map_err(failed)?;
         let run = RunPodSandboxRequest {
             config: Some(config),
             runtime_handler,

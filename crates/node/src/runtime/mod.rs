@@ -311,6 +311,12 @@ pub struct RuntimeHandler {
 }
 
 impl RuntimeFeatures {
+    /// Whether pods of a handler can have user namespaces.
+    pub fn user_namespaces(&self, handler: &str) -> bool {
+        let mut handlers = self.handlers.iter();
+        handlers.any(|known| known.name == handler && known.user_namespaces)
+    }
+
     /// Whether the default handler makes all mounts below a read-only one read-only.
     pub fn recursive_read_only(&self) -> bool {
         let mut default = self.handlers.iter().filter(|it| it.name.is_empty());

@@ -17,6 +17,7 @@ mod slices;
 mod start_and_stop;
 mod static_pods;
 mod stats;
+mod user_namespaces;
 mod volumes;
 mod workloads;
 

@@ -16,14 +16,15 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mizzen_cri::messages::{
-    Container, ContainerEventResponse, ContainerEventType, ContainerState, ContainerStatus,
-    ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
+    Container, ContainerConfig, ContainerEventResponse, ContainerEventType, ContainerState,
+    ContainerStatus, ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
     CreateContainerResponse, Empty, Image, ImageStatusResponse, ListContainersResponse,
     ListImagesResponse, ListPodSandboxResponse, PodSandbox, PodSandboxConfig,
     PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusResponse,
     PullImageResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
-    RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse,
-    StopContainerRequest, StopPodSandboxRequest, VersionResponse,
+    RunPodSandboxResponse, RuntimeCondition, RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus,
+    StartContainerRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest,
+    VersionResponse,
 };
 use mizzen_node::Options;
 use mizzen_node::cri::{CriOptions, CriRuntime, Housekeeping};
@@ -72,6 +73,10 @@ pub(super) struct State {
     pub(super) config: String,
     /// What sandboxes were made with, oldest first.
     pub(super) sandbox_configs: Vec<PodSandboxConfig>,
+    /// What containers were made with, oldest first.
+    pub(super) container_configs: Vec<ContainerConfig>,
+    /// Whether pods can have user namespaces.
+    pub(super) has_user_namespaces: bool,
     /// Whether images cannot be looked at.
     pub(super) hides_images: bool,
     /// How often each method was called.
@@ -193,6 +198,13 @@ impl MadeUpRuntime {
                     status: Some(RuntimeStatus {
                         conditions: vec![runtime, network],
                     }),
+                    runtime_handlers: vec![RuntimeHandler {
+                        name: String::new(),
+                        features: Some(RuntimeHandlerFeatures {
+                            user_namespaces: state.has_user_namespaces,
+                            ..RuntimeHandlerFeatures::default()
+                        }),
+                    }],
                     info: [("config".to_owned(), state.config.clone())].into(),
                     ..StatusResponse::default()
                 })
@@ -242,6 +254,7 @@ impl MadeUpRuntime {
             "CreateContainer" => {
                 let request = CreateContainerRequest::decode(message).unwrap();
                 let config = request.config.unwrap();
+                state.container_configs.push(config.clone());
                 let name = |it: &Container| (it.metadata.clone(), it.labels.clone());
                 let wanted = (config.metadata.clone(), config.labels.clone());
                 let mut known = state.containers.values();
