@@ -294,10 +294,14 @@ pub(super) struct ContentCache {
 }
 
 impl ContentCache {
-    /// Replaces contents by those that another pod of the namespace holds already.
+    /// Replaces contents by those that another pod of the namespace holds already. A token is that of one
+    /// pod, whose next one has the same name.
     pub(super) fn share(&mut self, namespace: &str, found: &mut BTreeMap<ObjectKey, Found>) {
         for (need, contents) in found {
             let Ok(contents) = contents else { continue };
+            if need.0 == ReferenceKind::Token {
+                continue;
+            }
             let shared = self
                 .known
                 .entry((namespace.into(), need.clone()))
@@ -345,5 +349,23 @@ mod tests {
         assert_eq!(life(7 * day, 0), (24 * 3600, 7 * 24 * 3600));
         let none = value!({ "spec": { "expirationSeconds": 3600 }, "status": {} });
         assert!(CachedToken::from_response(&none, NOW).is_none());
+    }
+
+    #[test]
+    fn contents_are_shared_and_tokens_are_not() {
+        let mut cache = ContentCache::default();
+        let mut read = |kind: ReferenceKind| {
+            let mut found = BTreeMap::from([((kind, Str::new_static("a")), Ok(Arc::default()))]);
+            cache.share("default", &mut found);
+            found.into_values().next().unwrap().unwrap()
+        };
+        for (kind, is_shared) in [
+            (ReferenceKind::ConfigMap, true),
+            (ReferenceKind::Secret, true),
+            (ReferenceKind::Token, false),
+        ] {
+            let (one, other): (Arc<Contents>, Arc<Contents>) = (read(kind), read(kind));
+            assert_eq!(Arc::ptr_eq(&one, &other), is_shared, "{}", kind.word());
+        }
     }
 }
