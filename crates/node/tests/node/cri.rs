@@ -4,6 +4,7 @@
 
 mod events;
 mod failures;
+mod fields;
 mod http_server;
 mod image_access;
 mod image_volumes;

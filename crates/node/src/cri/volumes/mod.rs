@@ -517,10 +517,34 @@ mod tests {
             unsupported(&image, false).as_deref(),
             Some("volume \"v\": image is not supported by this node")
         );
-        assert_eq!(
-            unsupported(&pod(value!({ "name": "v", "nfs": { "path": "/" } })), true).as_deref(),
-            Some("volume \"v\": nfs is not supported by this node")
-        );
+        for source in [
+            "awsElasticBlockStore",
+            "azureDisk",
+            "azureFile",
+            "cephfs",
+            "cinder",
+            "csi",
+            "fc",
+            "flexVolume",
+            "flocker",
+            "gcePersistentDisk",
+            "gitRepo",
+            "glusterfs",
+            "iscsi",
+            "nfs",
+            "photonPersistentDisk",
+            "portworxVolume",
+            "quobyte",
+            "rbd",
+            "scaleIO",
+            "storageos",
+            "vsphereVolume",
+        ] {
+            let mut volume = value!({ "name": "v" });
+            volume.set(source, value!({ "path": "/" }));
+            let expected = format!("volume \"v\": {source} is not supported by this node");
+            assert_eq!(unsupported(&pod(volume), true), Some(expected));
+        }
         let pages = value!({ "name": "v", "emptyDir": { "medium": "HugePages-2Mi" } });
         assert_eq!(
             unsupported(&pod(pages), true).as_deref(),

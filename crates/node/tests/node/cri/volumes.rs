@@ -17,7 +17,7 @@ use crate::fixtures::{create, delete_pod, events_of, get_pod};
 
 impl RealNode {
     /// The output of a command in the container `c` of a pod.
-    async fn sh(&self, pod: &str, command: &str) -> String {
+    pub(super) async fn sh(&self, pod: &str, command: &str) -> String {
         let (out, err, code) = self.exec(pod, command, "").await;
         assert_eq!(code, 0, "{command}: {out}{err}");
         out
@@ -40,7 +40,7 @@ impl RealNode {
     }
 
     /// Changes an annotation of a pod, which syncs its volumes.
-    async fn annotate(&self, pod: &str, value: &str) {
+    pub(super) async fn annotate(&self, pod: &str, value: &str) {
         let key = format!("default/{pod}");
         let change = format!("{{metadata: {{annotations: {{note: {value}}}}}}}");
         self.cluster.patch(&PODS, &key, "", &change).await;
@@ -156,7 +156,7 @@ async fn a_pod_that_has_ended_keeps_its_logs_and_not_its_volumes() {
 }
 
 /// Creates a volume and a claim that are bound to each other.
-async fn create_bound(node: &RealNode, name: &str, source: &str) {
+pub(super) async fn create_bound(node: &RealNode, name: &str, source: &str) {
     let cluster = &node.cluster;
     let claim = create_claim(node, name).await;
     let uid = claim["metadata"]["uid"].str();
@@ -184,7 +184,7 @@ async fn create_claim(node: &RealNode, name: &str) -> mizzen_sdk::Object {
     create(&node.cluster, &PERSISTENT_VOLUME_CLAIMS, &text).await
 }
 
-fn only_on(node: &str) -> String {
+pub(super) fn only_on(node: &str) -> String {
     format!(
         "nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: kubernetes.io/hostname, \
          operator: In, values: [{node}]}}]}}]}}}}"
@@ -192,7 +192,7 @@ fn only_on(node: &str) -> String {
 }
 
 /// A pod with one claim at `/data`.
-fn with_claim(command: &str, claim: &str) -> String {
+pub(super) fn with_claim(command: &str, claim: &str) -> String {
     let container = container(&format!(
         "command: {command}, volumeMounts: [{{name: data, mountPath: /data}}]"
     ));
