@@ -119,7 +119,11 @@ impl Keyspaces {
     pub(crate) fn fork(&self) -> Keyspaces {
         let _gate = self.ledger.still();
         let fork = Keyspaces::new(self.ledger.revision(), self.ledger.opened, self.bounds);
-        fork.ledger.compact(self.ledger.compacted());
+        // Of independent spaces each may be compacted on its own.
+        let spaces = self.all();
+        let compacted = spaces.iter().map(|space| space.ledger().compacted());
+        fork.ledger
+            .compact(compacted.fold(self.ledger.compacted(), Revision::max));
         let forked = self
             .by_name
             .read()

@@ -87,6 +87,7 @@ async fn rigs() -> Vec<Rig> {
         let cluster = etcd.start(Options::default()).await;
         let client = cluster.client();
         let mut rig = Rig::new(store(client.clone())).await;
+        rig.now = 100;
         rig.reopen = Some(Box::new(move || {
             Box::pin(std::future::ready(store(client.clone())))
         }));

@@ -32,17 +32,14 @@ async fn encrypted_rig() -> Vec<conformance::Rig> {
 
 mod memory {
     mizzen_store::conforms!(super::memory_rig);
-    mizzen_store::conforms_alone!(super::memory_rig);
 }
 
 mod disk {
     mizzen_store::conforms!(super::disk_rig);
-    mizzen_store::conforms_alone!(super::disk_rig);
 }
 
 mod encrypted {
     mizzen_store::conforms!(super::encrypted_rig);
-    mizzen_store::conforms_alone!(super::encrypted_rig);
 }
 
 #[tokio::test]
