@@ -447,7 +447,14 @@ impl Catalog {
         let read = |record: &Arc<Record>| CustomDefinition::read(resource, record, None).ok();
         let all: Vec<Arc<CustomDefinition>> = records.filter_map(read).map(Arc::new).collect();
         self.set(before.with_all(all.into_iter()));
-        before.iter().for_each(|definition| definition.end());
+        let now = self.custom();
+        for definition in before.iter() {
+            definition.end();
+            let (group, plural) = definition.key();
+            if now.get(&group, &plural).is_none() {
+                self.release(definition);
+            }
+        }
     }
 
     /// Stops serving a definition.
@@ -456,7 +463,14 @@ impl Catalog {
         if let Some(definition) = self.definition(name) {
             self.set(self.custom().with(definition.key(), None));
             definition.end();
+            self.release(&definition);
         }
+    }
+
+    /// Has the store close the keyspace of a definition that is gone, once requests and watches have ended.
+    fn release(&self, definition: &CustomDefinition) {
+        let (group, plural) = definition.key();
+        self.means.store.release(&format!("{group}/{plural}"));
     }
 
     /// The names of definitions whose status is not what it should be.

@@ -23,6 +23,9 @@ pub trait Engine: Send + Sync {
     /// A keyspace is used for the first time. An engine that other processes write to, too, begins to fill it.
     fn open(&self, _feed: Feed) {}
 
+    /// Nothing uses a keyspace any more that the engine fills: it stops. One of the same name may be opened afterwards.
+    fn release(&self, _space: &Keyspace) {}
+
     /// Whether other processes write to the same data, so that a keyspace may lag behind. `get`, `latest` and `snapshot_at`
     /// are called where it is true.
     fn is_shared(&self) -> bool {

@@ -38,6 +38,7 @@ pub(crate) const WINDOW_STEP: u64 = 1 << 20;
 
 impl Feed {
     pub(crate) fn new(space: Keyspace, spaces: Arc<Keyspaces>) -> Feed {
+        space.set_has_feed(true);
         Feed {
             space,
             spaces,
@@ -107,6 +108,12 @@ impl Feed {
             self.spaces.bound_windows();
             self.unbounded_bytes = 0;
         }
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.space.set_has_feed(false);
     }
 }
 

@@ -4,7 +4,7 @@ use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::ledger::RevisionLedger;
 use crate::retained::Retained;
@@ -29,6 +29,8 @@ struct KeyspaceInner {
     /// When its revisions were the latest: those of other spaces may count differently.
     times: Mutex<RevisionTimes>,
     decode_errors: AtomicU64,
+    /// Whether a feed has a handle.
+    has_feed: AtomicBool,
 }
 
 /// What a batch changes in one step.
@@ -97,6 +99,7 @@ impl Keyspace {
             retained: Mutex::default(),
             times: Mutex::default(),
             decode_errors: AtomicU64::new(0),
+            has_feed: AtomicBool::new(false),
         }))
     }
 
@@ -278,6 +281,17 @@ impl Keyspace {
 
     pub(crate) fn state(&self) -> Arc<KeyspaceState> {
         self.0.live.read().state.clone()
+    }
+
+    /// A feed begins or ceases to hold a handle of its own.
+    pub(crate) fn set_has_feed(&self, has_feed: bool) {
+        self.0.has_feed.store(has_feed, Ordering::Release);
+    }
+
+    /// Whether there are handles besides those of the store and of the feed.
+    pub(crate) fn is_used(&self) -> bool {
+        let n_own = 1 + usize::from(self.0.has_feed.load(Ordering::Acquire));
+        Arc::strong_count(&self.0) > n_own
     }
 
     pub(crate) fn belongs_to(&self, store: &Arc<RevisionLedger>) -> bool {

@@ -1,7 +1,7 @@
 //! All spaces of a store, by name.
 
-use parking_lot::RwLock;
-use std::collections::BTreeMap;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::health::HealthMonitor;
@@ -17,6 +17,8 @@ pub(crate) struct Keyspaces {
     are_independent: bool,
     bounds: WindowLimits,
     by_name: RwLock<BTreeMap<Arc<str>, Keyspace>>,
+    /// The names of released spaces that are still used.
+    released: Mutex<BTreeSet<Arc<str>>>,
     pub(crate) monitor: HealthMonitor,
 }
 
@@ -27,6 +29,7 @@ impl Keyspaces {
             are_independent: false,
             bounds,
             by_name: RwLock::default(),
+            released: Mutex::default(),
             monitor: HealthMonitor::default(),
         }
     }
@@ -61,16 +64,31 @@ impl Keyspaces {
     }
 
     /// The space of this name, and whether it is new.
+    #[cfg(test)]
     pub(crate) fn get(&self, name: &str) -> (Keyspace, bool) {
+        self.get_or_open(name, |_| {})
+    }
+
+    /// The space of this name, and whether it is new. A new one is opened before any other task can use it.
+    pub(crate) fn get_or_open(&self, name: &str, open: impl FnOnce(&Keyspace)) -> (Keyspace, bool) {
         let known = self.by_name.read().get(name).cloned();
         match known {
             Some(space) => (space, false),
-            None => self.add(name.into(), KeyspaceState::empty(self.ledger.opened)),
+            None => self.add_opened(name.into(), KeyspaceState::empty(self.ledger.opened), open),
         }
     }
 
     /// Adds a space, unless it was added concurrently. Returns whether it was not.
     pub(crate) fn add(&self, name: Arc<str>, state: KeyspaceState) -> (Keyspace, bool) {
+        self.add_opened(name, state, |_| {})
+    }
+
+    fn add_opened(
+        &self,
+        name: Arc<str>,
+        state: KeyspaceState,
+        open: impl FnOnce(&Keyspace),
+    ) -> (Keyspace, bool) {
         let mut by_name = self.by_name.write();
         if let Some(space) = by_name.get(&name) {
             return (space.clone(), false);
@@ -80,8 +98,33 @@ impl Keyspaces {
             false => self.ledger.clone(),
         };
         let space = Keyspace::new(name.clone(), &self.ledger, ledger, state, self.bounds);
+        open(&space);
         by_name.insert(name, space.clone());
         (space, true)
+    }
+
+    /// Lets a space be dropped once nothing uses it. Only independent spaces are: what others hold is nowhere else.
+    pub(crate) fn release(&self, name: &str) {
+        if self.are_independent {
+            self.released.lock().insert(name.into());
+        }
+    }
+
+    /// Drops the released spaces that nothing uses any more, and closes each before one of the same name is opened.
+    pub(crate) fn drop_released(&self, close: impl Fn(&Keyspace)) {
+        let mut released = self.released.lock();
+        if released.is_empty() {
+            return;
+        }
+        // While this is held, no task gets a handle of a space that nothing uses.
+        let mut by_name = self.by_name.write();
+        released.retain(|name| {
+            let is_used = by_name.get(name).is_some_and(Keyspace::is_used);
+            if !is_used && let Some(space) = by_name.remove(name) {
+                close(&space);
+            }
+            is_used
+        });
     }
 
     /// Drops events that are too old at the Unix second `now` from every window.

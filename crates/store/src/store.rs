@@ -119,12 +119,18 @@ impl Store {
 
     /// The space of this name, which is created on first use.
     pub fn keyspace(&self, name: &str) -> Keyspace {
-        let (space, is_new) = self.0.spaces.get(name);
-        if is_new {
+        let open = |space: &Keyspace| {
             let feed = Feed::new(space.clone(), self.0.spaces.clone());
             self.0.engine.open(feed);
-        }
-        space
+        };
+        self.0.spaces.get_or_open(name, open).0
+    }
+
+    /// The caller will not use the space of this name again, unless it asks for it again. An engine that fills keyspaces
+    /// closes it in a later [`expire`](Store::expire), once every handle is gone: requests and watches that have one come
+    /// to their end. Others keep it, because it has the records.
+    pub fn release(&self, name: &str) {
+        self.0.spaces.release(name);
     }
 
     /// Waits until every keyspace that was used so far has been filled.
@@ -274,9 +280,12 @@ impl Store {
 
     /// Deletes every record that expires at or before `now`, each as a transaction of its own, and returns how many
     /// there were. Watchers get the last value of the record, stamped with the revision of the delete. Events that are
-    /// too old by then are dropped. The caller passes the time, every few seconds.
+    /// too old by then are dropped, and keyspaces that were [released](Store::release). The caller passes the time, every
+    /// few seconds.
     pub async fn expire(&self, now: u64) -> Result<usize, WriteError> {
         self.0.spaces.age(now);
+        let close = |space: &Keyspace| self.0.engine.release(space);
+        self.0.spaces.drop_released(close);
         self.0.engine.expire(now).await
     }
 

@@ -451,6 +451,75 @@ async fn repairs_release_what_a_stopped_server_has_left() {
     }
 }
 
+/// Kubernetes: the storage of a definition that is gone is torn down
+/// (apiextensions-apiserver/pkg/apiserver/customresource_handler.go).
+#[tokio::test]
+async fn definitions_that_came_and_went_leave_no_keyspace() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    const N_DEFINITIONS: usize = 50;
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let clock = Arc::new(WallClock);
+        let (store, server) = serve_in_process(&etcd, clock, Arc::new(SystemRandom)).await;
+        let n_before = store.stats().len();
+        let create = async |path: &str, object: Value| {
+            let object = mizzen_value::json::parse(object.to_string().as_bytes()).unwrap();
+            let (code, answer) = server.ask("POST", path, Some(&object)).await;
+            assert_eq!(code, 201, "{answer:?}");
+        };
+        let create_both = async |n: usize| {
+            let (plural, kind) = (format!("things{n}"), format!("Thing{n}"));
+            let schema = json!({ "type": "object" });
+            let version = json!({
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": schema }
+            });
+            let definition = json!({
+                "metadata": { "name": format!("{plural}.example.com") },
+                "spec": {
+                    "group": "example.com",
+                    "scope": "Cluster",
+                    "names": { "plural": plural, "kind": kind },
+                    "versions": [version]
+                }
+            });
+            create(DEFINITIONS, definition).await;
+            let object = json!({
+                "apiVersion": "example.com/v1", "kind": kind, "metadata": { "name": "a" }
+            });
+            create(&format!("/apis/example.com/v1/{plural}"), object).await;
+        };
+        for n in 0..N_DEFINITIONS {
+            create_both(n).await;
+        }
+        assert_eq!(store.stats().len(), n_before + N_DEFINITIONS);
+        for n in 0..N_DEFINITIONS {
+            let path = format!("{DEFINITIONS}/things{n}.example.com");
+            let (code, _) = server.ask("DELETE", &path, None).await;
+            assert_eq!(code, 200);
+        }
+        let closed = async {
+            while store.stats().len() > n_before {
+                store.expire(0).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        };
+        let closed = tokio::time::timeout(STEP_TIMEOUT, closed).await;
+        assert!(
+            closed.is_ok(),
+            "{} are left",
+            store.stats().len() - n_before
+        );
+        // One that is created again has only its new object.
+        create_both(0).await;
+        let (_, list) = server
+            .ask("GET", "/apis/example.com/v1/things0", None)
+            .await;
+        assert_eq!(list["items"].list().len(), 1);
+        assert_eq!(store.stats().len(), n_before + 1);
+    }
+}
+
 #[tokio::test]
 async fn the_kubernetes_service_has_the_endpoints_of_servers_that_live() {
     for etcd in installed().into_iter().take(1) {

@@ -8,7 +8,8 @@
 //! Kubernetes: storage/etcd3 and storage/cacher together.
 //!
 //! Invariant: every call has a deadline. A watch that breaks goes on after the last revision that it has published, so that
-//! nothing is lost or published twice; if that was compacted, the keyspace is listed again and its watches expire.
+//! nothing is lost or published twice; if that was compacted, the keyspace is listed again and its watches expire. A
+//! keyspace that nothing uses any more has no watch.
 
 mod blocking;
 mod commit;
@@ -30,6 +31,7 @@ use mizzen_store::{
 use mizzen_value::clock::Clock;
 use parking_lot::RwLock;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use self::blocking::BlockingCodec;
 use self::compact::Compactor;
@@ -132,9 +134,16 @@ struct EngineParts {
     readiness_timeout: Duration,
     is_read_only: bool,
     metrics: Arc<EtcdMetrics>,
-    spaces: RwLock<HashMap<Arc<str>, Arc<CachedSpace>>>,
+    spaces: RwLock<HashMap<Arc<str>, OpenSpace>>,
     /// Whether the store is closed; watches end then.
     closed: watch::Sender<bool>,
+}
+
+/// A keyspace that is in use.
+struct OpenSpace {
+    cached: Arc<CachedSpace>,
+    /// The task that fills it. Its end ends the watch of etcd.
+    task: AbortHandle,
 }
 
 /// One etcd cluster.
@@ -198,8 +207,10 @@ impl EngineParts {
 
     fn cached(&self, space: &Keyspace) -> Arc<CachedSpace> {
         let spaces = self.spaces.read();
-        let cached = spaces.get(space.name());
-        cached.expect("a keyspace of this store is open").clone()
+        let open = spaces.get(space.name());
+        open.expect("a keyspace is open while there is a handle of it")
+            .cached
+            .clone()
     }
 
     /// The Unix time in seconds.
@@ -218,10 +229,17 @@ impl Engine for EtcdEngine {
         let leases = Leases::new(client.clone(), parts.lease_reuse, metrics.clone());
         let cached = CachedSpace::new(name.clone(), prefix, client, metrics, leases);
         let cached = Arc::new(cached);
-        parts.spaces.write().insert(name, cached.clone());
         let has_progress = cluster.has_progress.clone();
-        let run = space::run(feed, cached, parts.codec.clone(), has_progress);
-        tokio::spawn(until_closed(parts.closed.subscribe(), run));
+        let run = space::run(feed, cached.clone(), parts.codec.clone(), has_progress);
+        let task = tokio::spawn(until_closed(parts.closed.subscribe(), run)).abort_handle();
+        let open = OpenSpace { cached, task };
+        parts.spaces.write().insert(name, open);
+    }
+
+    fn release(&self, space: &Keyspace) {
+        if let Some(open) = self.0.spaces.write().remove(space.name()) {
+            open.task.abort();
+        }
     }
 
     fn is_shared(&self) -> bool {

@@ -1,4 +1,4 @@
-//! One keyspace as a cache: a list in pages, then a watch that goes on for ever.
+//! One keyspace as a cache: a list in pages, then a watch that goes on while the keyspace is used.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -236,7 +236,7 @@ impl Drop for PendingGuard {
     }
 }
 
-/// Fills a keyspace for ever.
+/// Fills a keyspace until the task is aborted.
 pub(super) async fn run(
     feed: Feed,
     cached: Arc<CachedSpace>,

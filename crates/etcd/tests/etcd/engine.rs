@@ -14,6 +14,7 @@ use mizzen_store::{
     Revision, Store, Write, WriteError,
 };
 use mizzen_value::clock::Clock;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use crate::calls::get;
@@ -250,6 +251,72 @@ async fn one_of_two_stores_compacts() {
         let revision = put(&one, "a", "3").await;
         let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
         assert_eq!(story(&events), [format!("+a@{revision}")]);
+    }
+}
+
+/// Waits until etcd has so many watches.
+async fn wait_for_watches(cluster: &Cluster, expected: usize) {
+    let waiting = async {
+        while cluster.n_watches(0) != expected {
+            yield_now().await;
+        }
+    };
+    let reached = timeout(LIMIT, waiting).await;
+    assert!(reached.is_ok(), "{} watches", cluster.n_watches(0));
+}
+
+#[tokio::test]
+async fn a_released_keyspace_has_no_watch_once_nothing_uses_it() {
+    for etcd in server::installed() {
+        let cluster = etcd.start(Options::default()).await;
+        let store = store(cluster.client());
+        put(&store, "a", "1").await;
+        let names: Vec<String> = (0..50).map(|n| format!("custom{n}")).collect();
+        let name = names[0].as_str();
+        let write = |value: &str| {
+            let draft = Draft {
+                value: value.to_owned().into(),
+                ..Draft::default()
+            };
+            Write::put(&store.keyspace(name), "a", Expect::Any, draft)
+        };
+        for name in &names {
+            store.keyspace(name);
+        }
+        store.filled().await;
+        wait_for_watches(&cluster, 51).await;
+        // A list and a watch that run when the keyspace is released come to their end.
+        let first = store.commit_one(write("1")).await.unwrap();
+        let space = store.keyspace(name);
+        let mut watch = space.watch(first.revision).unwrap();
+        for name in &names {
+            store.release(name);
+        }
+        store.expire(100).await.unwrap();
+        wait_for_watches(&cluster, 2).await;
+        assert_eq!(store.latest(&space).await.unwrap().len(), 1);
+        drop(space);
+        store.expire(100).await.unwrap();
+        let second = store.commit_one(write("2")).await.unwrap();
+        let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
+        assert_eq!(story(&events), [format!("+a@{}", second.revision)]);
+        drop((watch, events));
+        store.expire(100).await.unwrap();
+        wait_for_watches(&cluster, 1).await;
+        assert_eq!(store.stats().len(), 1);
+        // Used again, it has what etcd has.
+        let space = store.keyspace(name);
+        store.filled_one(&space).await;
+        let record = space.snapshot().get("a").cloned().unwrap();
+        assert_eq!(
+            (record.revision, &record.value[..]),
+            (second.revision, &b"2"[..])
+        );
+        let mut watch = space.watch(second.revision).unwrap();
+        let third = store.commit_one(write("3")).await.unwrap();
+        let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
+        assert_eq!(story(&events), [format!("+a@{}", third.revision)]);
+        wait_for_watches(&cluster, 2).await;
     }
 }
 

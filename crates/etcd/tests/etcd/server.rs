@@ -18,7 +18,8 @@
 //! A cluster has its data in a temporary directory and listens on 127.0.0.1 only. Dropping it kills its members.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -268,6 +269,21 @@ impl Cluster {
     pub(crate) fn endpoint(&self, index: usize) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}", self.members[index].client_port)
+    }
+
+    /// How many watches a member has, by its metrics.
+    pub(crate) fn n_watches(&self, index: usize) -> usize {
+        let address = self.endpoint(index).replace("http://", "");
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        stream
+            .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+            .expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("a response");
+        let name = "etcd_debugging_mvcc_watcher_total ";
+        let mut numbers = answer.lines().filter_map(|line| line.strip_prefix(name));
+        let number = numbers.next().expect("the metric of watches");
+        number.parse().expect("a number")
     }
 
     /// How all members are called.

@@ -53,6 +53,10 @@ impl Engine for BlockingEngine {
         self.wait(async move { space.reached(Revision::FIRST).await });
     }
 
+    fn release(&self, space: &Keyspace) {
+        self.engine.release(space);
+    }
+
     fn is_shared(&self) -> bool {
         self.engine.is_shared()
     }
