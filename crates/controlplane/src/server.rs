@@ -19,7 +19,9 @@ use crate::admission::{Admission, Plugins, RESOURCE_QUOTA, ResourceQuota, System
 use crate::legacy::LegacyHints;
 use crate::node_authorizer::NodeAuthorizer;
 use crate::runtime_config::{self, ApiSetting};
-use crate::service::{self, Leaks, ServiceAllocation};
+use crate::service::{
+    self, Leaks, PendingAllocations, PortRepairMetrics, RepairEvents, ServiceAllocation,
+};
 use crate::subresources::{self, ControlPlaneComponents};
 
 /// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
@@ -97,6 +99,11 @@ pub(crate) struct ControlPlane {
     pub service_node_ports: RangeInclusive<u16>,
     /// Node ports without Service.
     pub node_port_leaks: Leaks,
+    /// What writes of services under way have chosen.
+    pub allocations: PendingAllocations,
+    /// What repairs have found.
+    pub repair_events: RepairEvents,
+    pub port_repair_metrics: Arc<PortRepairMetrics>,
     pub components: ControlPlaneComponents,
 }
 
@@ -122,8 +129,12 @@ pub fn server(registry: Registry, options: impl Into<Options>) -> Server {
         service_ranges: options.service_ranges,
         service_node_ports: options.service_node_ports,
         node_port_leaks: Leaks::default(),
+        allocations: PendingAllocations::default(),
+        repair_events: RepairEvents::default(),
+        port_repair_metrics: Arc::default(),
         components: options.components,
     };
+    generic.metrics.register(&control_plane.port_repair_metrics);
     let mut builder = Server::builder(registry)
         .options(|options| *options = generic)
         .built_in(built_in)
@@ -132,7 +143,7 @@ pub fn server(registry: Registry, options: impl Into<Options>) -> Server {
         builder = builder.write_strategy(ResourceQuota);
     }
     builder = builder
-        .write_strategy(ServiceAllocation::default())
+        .write_strategy(ServiceAllocation)
         .write_strategy(SystemPriorityClasses);
     if !options.legacy_apis {
         builder = builder.hints(LegacyHints);
@@ -181,14 +192,11 @@ pub async fn in_memory() -> Server {
 }
 
 /// Brings IPAddresses, and the node ports of a shared store, in line with services: what was under way when a server stopped
-/// may not have ended.
+/// may not have ended. Writes Events about what was wrong, and about what users have to mend.
 pub async fn repair(server: &Server) -> Result<(), String> {
-    service::repair_addresses(server.parts()).await;
-    if server.registry().store().is_shared() {
-        let repaired = service::repair_ports(server.parts()).await;
-        repaired.map_err(|status| status.message)?;
-    }
-    Ok(())
+    service::repair_addresses(server).await;
+    let repaired = service::repair_ports(server).await;
+    repaired.map_err(|status| status.message)
 }
 
 /// The components of the control plane that run beside the server.

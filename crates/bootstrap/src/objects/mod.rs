@@ -68,8 +68,7 @@ const NAMESPACE_INTERVAL: Duration = Duration::from_secs(60);
 const PEER_INTERVAL: Duration = Duration::from_secs(10);
 const PEER_LEASE: &str = "the endpoint lease for peers";
 
-/// How often the allocations of Services are repaired where several servers share the store. Kubernetes:
-/// repairLoopInterval in controlplane/instance.go.
+/// How often the allocations of Services are repaired. Kubernetes: repairLoopInterval in controlplane/instance.go.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(3 * 60);
 const REPAIRED: &str = "the allocations of Services";
 
@@ -158,17 +157,10 @@ pub async fn reconcile_owned(server: Server, location: ServerLocation) {
     ) {
         server.complete(&["poststarthook/start-kube-apiserver-identity-lease-garbage-collector"]);
     }
-    let repair = async {
-        // Alone, a server repairs when it starts what was under way when it stopped.
-        if server.registry().store().is_shared() {
-            every(REPAIR_INTERVAL, REPAIRED, || {
-                mizzen_controlplane::repair(&server)
-            })
-            .await;
-        }
-    };
     tokio::join!(
-        repair,
+        every(REPAIR_INTERVAL, REPAIRED, || mizzen_controlplane::repair(
+            &server
+        )),
         every(NAMESPACE_INTERVAL, "system namespaces", || sync_namespaces(
             &server
         )),

@@ -128,6 +128,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "component-helpers",
             "core-kinds",
             "kinds",
+            "metrics",
             "object",
             "outgoing",
             "registry",

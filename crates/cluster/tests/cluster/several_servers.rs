@@ -8,10 +8,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use mizzen_apiserver::Server;
 use mizzen_apiserver::clock::SystemRandom;
 use mizzen_etcd::EngineOptions;
+use mizzen_metrics::Families;
 use mizzen_registry::{Draft, Expect, Registry, StorageCodec, Store, Write};
 use mizzen_value::clock::{Clock, Random};
 use serde_json::{Value, json};
@@ -24,6 +26,7 @@ use crate::process::{Home, Process, STEP_TIMEOUT};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const N_SERVICES: usize = 40;
 /// How many random bytes the suffix of a generated name has.
 const SUFFIX_BYTES: usize = 5;
@@ -328,7 +331,12 @@ async fn serve_in_process(
     let options = EngineOptions::new(Arc::new(codec), Arc::new(WallClock));
     let store = mizzen_etcd::store(etcd.client(), options);
     let registry = Registry::new(store.clone(), clock, random);
-    let server = mizzen_controlplane::server(registry, mizzen_controlplane::Options::default());
+    let options = mizzen_controlplane::Options {
+        // By the clock of the engine they would expire at once.
+        event_ttl: Duration::ZERO,
+        ..Default::default()
+    };
+    let server = mizzen_controlplane::server(registry, options);
     store.filled().await;
     server.start().await;
     (store, server)
@@ -447,6 +455,85 @@ async fn repairs_release_what_a_stopped_server_has_left() {
             assert_eq!(data().await, expected, "after {seconds} s");
             assert_eq!(has_address("10.0.0.5").await, is_left, "after {seconds} s");
             assert!(has_address("10.0.0.6").await);
+        }
+
+        // A port of a Service that the bitmap lacks.
+        let draft = Draft {
+            value: bitmap.replace("Aw==", "").into(),
+            ..Draft::default()
+        };
+        let write = Write::put(&ranges, "servicenodeports", Expect::Any, draft);
+        store.commit_one(write).await.unwrap();
+        mizzen_controlplane::repair(&server).await.unwrap();
+        assert_eq!(data().await, "BA==");
+        let (_, events) = server.ask("GET", EVENTS, None).await;
+        let notes = events["items"].list().iter();
+        let notes: Vec<_> = notes
+            .map(|event| (event["reason"].str(), event["note"].str()))
+            .collect();
+        let expected = [
+            (
+                "IPAddressNotAllocated",
+                "IPAddress: 10.0.0.5 for Service default/gone appears to have leaked: cleaning up",
+            ),
+            ("PortNotAllocated", "Port 30002 is not allocated; repairing"),
+        ];
+        assert_eq!(notes, expected);
+        let metrics = Families::of(&[&server.parts().options.metrics]).to_string();
+        for series in [r#"{type="leak"} 2"#, r#"{type="repair"} 1"#] {
+            let line = format!("apiserver_nodeport_repair_port_errors_total{series}");
+            assert!(metrics.contains(&line), "{line}");
+        }
+    }
+}
+
+/// An IPAddress is created before its Service is written; so one that the Service does not have may be about to be used.
+#[tokio::test]
+async fn repairs_wait_for_services_that_are_being_written() {
+    for etcd in installed().into_iter().take(1) {
+        let etcd = etcd.start(Options::default()).await;
+        let clock = Arc::new(TestClock::default());
+        let (_, server) = serve_in_process(&etcd, clock.clone(), Arc::new(SystemRandom)).await;
+        let create = async |path: &str, object: Value| {
+            let object = mizzen_value::json::parse(object.to_string().as_bytes()).unwrap();
+            let (code, answer) = server.ask("POST", path, Some(&object)).await;
+            assert_eq!(code, 201, "{answer:?}");
+        };
+        let namespace = json!({ "metadata": { "name": "default" } });
+        create("/api/v1/namespaces", namespace).await;
+        let external = json!({ "type": "ExternalName", "externalName": "example.com" });
+        let internal = json!({ "clusterIP": "10.0.0.6", "ports": [{ "port": 80 }] });
+        for (name, spec) in [("external", external), ("internal", internal)] {
+            let service = json!({ "metadata": { "name": name }, "spec": spec });
+            create(SERVICES, service).await;
+        }
+        clock.0.store(100, Ordering::Relaxed);
+        for (address, service) in [("10.0.0.7", "internal"), ("10.0.0.8", "external")] {
+            let labels = json!({
+                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"
+            });
+            let parent = json!({ "resource": "services", "namespace": "default", "name": service });
+            let address = json!({
+                "metadata": { "name": address, "labels": labels }, "spec": { "parentRef": parent }
+            });
+            create(ADDRESSES, address).await;
+        }
+        for (seconds, expected) in [
+            (104, &["10.0.0.6", "10.0.0.7", "10.0.0.8"][..]),
+            (105, &["10.0.0.6", "10.0.0.8"][..]),
+            (159, &["10.0.0.6", "10.0.0.8"][..]),
+            (160, &["10.0.0.6"][..]),
+        ] {
+            clock.0.store(seconds, Ordering::Relaxed);
+            mizzen_controlplane::repair(&server).await.unwrap();
+            let (_, list) = server.ask("GET", ADDRESSES, None).await;
+            let names: Vec<_> = list["items"].list().iter().collect();
+            let names: Vec<_> = names
+                .iter()
+                .map(|it| it["metadata"]["name"].str())
+                .collect();
+            assert_eq!(names, expected, "after {seconds} s");
         }
     }
 }

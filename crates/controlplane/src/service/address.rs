@@ -4,7 +4,8 @@
 //! what is stored, so they are right however the write ended.
 //!
 //! Where several servers share the store, the IPAddress is created first: its key is unique, so only one server gets the
-//! address. If that server ends before it has written the Service, a repair deletes the IPAddress after a grace period.
+//! address. If that server ends before it has written the Service, a repair (`repair_address`) deletes the IPAddress after
+//! a grace period.
 //! Kubernetes: core/service/ipallocator.
 
 use parking_lot::Mutex;
@@ -13,9 +14,9 @@ use std::sync::Arc;
 
 use http::Method;
 use mizzen_object::Status;
-use mizzen_registry::{Create, DeleteOptions, Key, ListOptions, NoAdmission, Resource, Warnings};
+use mizzen_registry::{Create, DeleteOptions, Key, NoAdmission, Resource, Warnings};
 use mizzen_value::address::{family, parse_sloppy};
-use mizzen_value::{Value, time, value};
+use mizzen_value::{Value, value};
 
 use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::request::{Request, ResourcePath};
@@ -26,10 +27,6 @@ const GROUP: &str = "networking.k8s.io";
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
-
-/// How old an IPAddress without Service must be for a repair to delete it: as long as a request that creates the Service may
-/// take. Kubernetes: gracePeriod in repairip.go.
-const GRACE_SECONDS: i64 = 60;
 
 /// The resource of IPAddress objects.
 pub(super) fn resource(server: &ServerParts) -> Option<Resource> {
@@ -84,48 +81,11 @@ impl ChangedAddresses {
         // A client that disconnects must not leave an address behind.
         let task = tokio::spawn(async move {
             for (service, address) in noted {
-                sync_address(&server, &service, &address, 0).await;
+                sync_address(&server, &service, &address).await;
             }
         });
         // It fails only when the process ends.
         let _ = task.await;
-    }
-}
-
-/// Syncs all addresses with the Services, because a write may have been interrupted.
-pub(crate) async fn repair_addresses(server: &Arc<ServerParts>) {
-    let (Some(services), Some(addresses)) =
-        (server.catalog.get("", "v1", "services"), resource(server))
-    else {
-        return;
-    };
-    let all = |resource: &Resource| {
-        let found = server.registry.list(resource, &ListOptions::default());
-        found
-            .map(|found| found.items.iter().map(|object| object.value()).collect())
-            .unwrap_or_default()
-    };
-    let (services, addresses): (Vec<Value>, Vec<Value>) = (all(&services), all(&addresses));
-    let of_services = services.iter().flat_map(|service| {
-        let metadata = &service["metadata"];
-        let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
-        addresses_of(service)
-            .into_iter()
-            .map(move |address| (key.clone(), address))
-    });
-    let known = addresses.iter().filter(|address| is_ours(address));
-    let complete = known.clone().filter(|address| has_family(address));
-    let (wanted, complete): (HashSet<_>, HashSet<_>) =
-        (of_services.collect(), complete.map(of_address).collect());
-    let known: HashSet<_> = known.map(of_address).collect();
-    // Another server may be about to write the Service.
-    let grace_seconds = match server.registry.store().is_shared() {
-        true => GRACE_SECONDS,
-        false => 0,
-    };
-    let incomplete = wanted.difference(&complete);
-    for (service, address) in incomplete.chain(known.difference(&wanted)) {
-        sync_address(server, service, address, grace_seconds).await;
     }
 }
 
@@ -144,13 +104,14 @@ pub(super) async fn reserve(
 }
 
 /// The Service of an IPAddress, and the address.
-fn of_address(address: &Value) -> (Key, String) {
+pub(super) fn of_address(address: &Value) -> (Key, String) {
     let parent = &address["spec"]["parentRef"];
     let service = Key::new(parent["namespace"].str(), parent["name"].str());
     (service, address["metadata"]["name"].str().into())
 }
 
-fn is_ours(address: &Value) -> bool {
+/// Whether an IPAddress is managed by the allocator.
+pub(super) fn is_ours(address: &Value) -> bool {
     address["metadata"]["labels"][MANAGED_BY].str() == ALLOCATOR
 }
 
@@ -163,63 +124,62 @@ pub(super) fn addresses_of(service: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Syncs one IPAddress: it exists if the Service has the address. One without Service is deleted once it is older than
-/// `grace_seconds`.
-async fn sync_address(server: &Arc<ServerParts>, service: &Key, address: &str, grace_seconds: i64) {
+/// Whether a Service has an address in canonical form.
+pub(super) fn has_address(service: &Value, address: &str) -> bool {
+    addresses_of(service).iter().any(|known| known == address)
+}
+
+/// Syncs one IPAddress: it exists if the Service has the address.
+async fn sync_address(server: &Arc<ServerParts>, service: &Key, address: &str) {
     let (Some(services), Some(addresses)) =
         (server.catalog.get("", "v1", "services"), resource(server))
     else {
         return;
     };
-    let read = async |resource: &Resource, key: &Key| match server
-        .registry
-        .read(resource, key, "")
-        .await
-    {
-        Ok(found) => Ok(Some(found.value())),
-        Err(status) if status.code == 404 => Ok(None),
-        Err(status) => Err(status),
-    };
     // The Service is read last: it is written after its IPAddress. An object that cannot be decoded, which is logged, keeps
     // its address.
-    let Ok(found) = read(&addresses, &Key::new("", address)).await else {
+    let Ok(found) = read(server, &addresses, &Key::new("", address)).await else {
         return;
     };
-    let Ok(stored) = read(&services, service).await else {
+    let Ok(stored) = read(server, &services, service).await else {
         return;
     };
-    let has =
-        stored.is_some_and(|stored| addresses_of(&stored).iter().any(|known| known == address));
+    let has = stored.is_some_and(|stored| has_address(&stored, address));
     match found {
         // It may have been created already.
         None if has => drop(make(server, &addresses, service, address).await),
-        Some(found)
-            if !has
-                && is_ours(&found)
-                && is_of(&found, service)
-                && age(server, &found) >= grace_seconds =>
-        {
+        Some(found) if !has && is_ours(&found) && is_of(&found, service) => {
             remove(server, &addresses, &found).await;
         }
         // It lacks the labels of the allocator.
-        Some(found)
-            if has && is_of(&found, service) && !(is_ours(&found) && has_family(&found)) =>
-        {
-            remove(server, &addresses, &found).await;
+        Some(found) if has && is_of(&found, service) && !has_labels(&found) => {
             // It may have been created already.
-            let _ = make(server, &addresses, service, address).await;
+            let _ = recreate(server, &addresses, &found, service).await;
         }
+        // What a write does not account for is left to a repair.
         _ => {}
     }
 }
 
-/// The seconds since an object was created.
-fn age(server: &ServerParts, object: &Value) -> i64 {
-    let created = time::to_unix(object["metadata"]["creationTimestamp"].str());
-    server.registry.now() - created.unwrap_or_default()
+/// An object with all writes that were acknowledged; none if it does not exist.
+pub(super) async fn read(
+    server: &ServerParts,
+    resource: &Resource,
+    key: &Key,
+) -> Result<Option<Value>, Status> {
+    match server.registry.read(resource, key, "").await {
+        Ok(found) => Ok(Some(found.value())),
+        Err(status) if status.code == 404 => Ok(None),
+        Err(status) => Err(status),
+    }
 }
 
-async fn remove(server: &Arc<ServerParts>, addresses: &Resource, address: &Value) {
+/// Deletes an IPAddress. Returns whether it was there.
+pub(super) async fn remove(
+    server: &Arc<ServerParts>,
+    addresses: &Resource,
+    address: &Value,
+) -> bool {
     let metadata = &address["metadata"];
     let options = DeleteOptions {
         // Not one that was created since, for another Service.
@@ -227,11 +187,28 @@ async fn remove(server: &Arc<ServerParts>, addresses: &Resource, address: &Value
         ..DeleteOptions::default()
     };
     let key = Key::new("", metadata["name"].str());
-    // It may have been deleted already.
-    let _ = server
+    let deleted = server
         .registry
         .delete(addresses, &key, &options, &NoAdmission)
         .await;
+    deleted.is_ok()
+}
+
+/// Replaces an IPAddress by that of a Service.
+pub(super) async fn recreate(
+    server: &Arc<ServerParts>,
+    addresses: &Resource,
+    address: &Value,
+    service: &Key,
+) -> Result<(), Status> {
+    remove(server, addresses, address).await;
+    let name = address["metadata"]["name"].str();
+    make(server, addresses, service, name).await
+}
+
+/// Whether an IPAddress has the labels of the allocator.
+pub(super) fn has_labels(address: &Value) -> bool {
+    is_ours(address) && has_family(address)
 }
 
 fn has_family(address: &Value) -> bool {
@@ -243,12 +220,19 @@ fn family_of(address: &str) -> &'static str {
     address.parse().map_or("IPv4", family)
 }
 
-fn is_of(address: &Value, service: &Key) -> bool {
+/// Whether an IPAddress refers to a Service, of whatever name.
+pub(super) fn refers_to_service(address: &Value) -> bool {
     let parent = &address["spec"]["parentRef"];
-    parent["namespace"].str() == service.namespace && parent["name"].str() == service.name
+    parent["group"].str().is_empty() && parent["resource"].str() == "services"
 }
 
-async fn make(
+/// Whether an IPAddress is that of a Service.
+pub(super) fn is_of(address: &Value, service: &Key) -> bool {
+    refers_to_service(address) && of_address(address).0 == *service
+}
+
+/// Creates the IPAddress of a Service.
+pub(super) async fn make(
     server: &Arc<ServerParts>,
     addresses: &Resource,
     service: &Key,

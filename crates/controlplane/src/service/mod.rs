@@ -12,6 +12,9 @@
 mod address;
 mod ports;
 mod range;
+mod repair_address;
+mod repair_events;
+mod repair_ports;
 
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -27,8 +30,10 @@ use mizzen_value::Value;
 use mizzen_value::address::{Cidr, family};
 use mizzen_value::clock::Random;
 
-pub(crate) use address::repair_addresses;
-pub(crate) use ports::{Leaks, repair_ports};
+pub(crate) use ports::Leaks;
+pub(crate) use repair_address::repair_addresses;
+pub(crate) use repair_events::RepairEvents;
+pub(crate) use repair_ports::{PortRepairMetrics, repair_ports};
 
 use address::ChangedAddresses;
 use mizzen_apiserver::admission::{Attributes, WriteOutcome, WriteStrategy, WriteTransaction};
@@ -46,8 +51,7 @@ const MAX_CHOICES: usize = 32;
 
 /// Allocates the addresses and ports of services, and keeps IPAddress objects in line with them. Kubernetes: this is no
 /// plug-in but a part of the resource, and comes after them all (core/service/storage).
-#[derive(Default)]
-pub(crate) struct ServiceAllocation(PendingAllocations);
+pub(crate) struct ServiceAllocation;
 
 impl WriteStrategy for ServiceAllocation {
     fn begin(&self, call: &ResourceCall) -> Option<Box<dyn WriteTransaction>> {
@@ -58,7 +62,7 @@ impl WriteStrategy for ServiceAllocation {
         );
         is_concerned.then(|| {
             Box::new(ServiceTransaction {
-                claim: Mutex::new(self.0.claim()),
+                claim: Mutex::new(ControlPlane::of(call.server).allocations.claim()),
                 addresses: ChangedAddresses::default(),
                 released: Mutex::default(),
                 attempted: Mutex::default(),
@@ -253,7 +257,7 @@ fn is_port(name: &str) -> bool {
 
 /// What writes under way have chosen.
 #[derive(Clone, Default)]
-struct PendingAllocations(Arc<Mutex<HashSet<String>>>);
+pub(crate) struct PendingAllocations(Arc<Mutex<HashSet<String>>>);
 
 /// The claims of one write; released on drop.
 struct PendingAllocation {
@@ -274,6 +278,11 @@ impl PendingAllocations {
             reserved: HashSet::new(),
             refused: HashSet::new(),
         }
+    }
+
+    /// Whether a write has chosen an address or a port, and is under way.
+    fn is_claimed(&self, name: &str) -> bool {
+        self.0.lock().contains(name)
     }
 }
 

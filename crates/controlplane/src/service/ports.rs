@@ -17,6 +17,7 @@ use mizzen_value::{Value, json, value};
 
 use mizzen_apiserver::server::ServerParts;
 
+use super::repair_ports::{PortError, inspect};
 use crate::ControlPlane;
 
 const SPACE: &str = "ranges";
@@ -73,12 +74,6 @@ pub(super) async fn release(
     .await
 }
 
-/// Allocates the ports that Services have, and releases those that have leaked.
-pub(crate) async fn repair_ports(server: &Arc<ServerParts>) -> Result<(), Status> {
-    let mut leaks = ControlPlane::of(server).node_port_leaks.lock().await;
-    rebuild(server, &mut leaks).await
-}
-
 /// The node ports of a Service.
 pub(super) fn ports_of(service: &Value) -> BTreeSet<u16> {
     let ports = allocate::released(service, None).ports.into_iter();
@@ -112,24 +107,43 @@ async fn update(
     Err(Status::internal("node ports are changed by other servers"))
 }
 
+/// What a rebuild of the bitmap has found.
+pub(super) struct RebuiltPorts {
+    /// What is wrong with ports of Services.
+    pub(super) errors: Vec<(Value, PortError)>,
+    /// How many ports without Service were released.
+    pub(super) n_leaked: u64,
+    /// How often another server was faster.
+    pub(super) n_conflicts: u64,
+}
+
 /// Writes what the Services say, and what may belong to Services that are being written.
-async fn rebuild(server: &Arc<ServerParts>, leaks: &mut HashMap<u16, u32>) -> Result<(), Status> {
+pub(super) async fn rebuild(
+    server: &Arc<ServerParts>,
+    leaks: &mut HashMap<u16, u32>,
+) -> Result<RebuiltPorts, Status> {
     let range = &ControlPlane::of(server).service_node_ports;
     let services = server.catalog.get("", "v1", "services");
     let services = services.ok_or_else(Status::no_such_resource)?;
-    for _ in 0..MAX_TRIES {
+    for n_conflicts in 0..MAX_TRIES {
         // It is read before the Services: what is written in between is found at the write.
         let stored = StoredPorts::read(server).await?;
         let options = ListOptions::default();
         let listed = server.registry.read_list(&services, &options).await?.items;
-        let used = listed.iter().flat_map(|service| ports_of(&service.value()));
-        let mut ports: BTreeSet<u16> = used.filter(|port| range.contains(port)).collect();
-        let mut leaked = HashMap::new();
-        let before = stored.iter().flat_map(|stored| &stored.ports);
-        for port in before.filter(|port| range.contains(port)) {
+        let listed: Vec<Value> = listed.iter().map(|service| service.value()).collect();
+        let before = stored.iter().flat_map(|stored| &stored.ports).copied();
+        let before: BTreeSet<u16> = before.collect();
+        let (mut ports, errors) = inspect(&listed, range, Some(&before));
+        let (mut leaked, mut n_leaked) = (HashMap::new(), 0);
+        for port in before.iter().filter(|port| range.contains(port)) {
+            if ports.contains(port) {
+                continue;
+            }
             let n_found = leaks.get(port).map_or(1, |n_found| n_found + 1);
-            if !ports.contains(port) && n_found < REPAIRS_BEFORE_RELEASE {
+            if n_found < REPAIRS_BEFORE_RELEASE {
                 leaked.insert(*port, n_found);
+            } else {
+                n_leaked += 1;
             }
         }
         ports.extend(leaked.keys());
@@ -139,7 +153,11 @@ async fn rebuild(server: &Arc<ServerParts>, leaks: &mut HashMap<u16, u32>) -> Re
         let expect = stored.map_or(Expect::Absent, |stored| stored.expect);
         if is_current || write(server, expect, &ports).await? {
             *leaks = leaked;
-            return Ok(());
+            return Ok(RebuiltPorts {
+                errors,
+                n_leaked,
+                n_conflicts: n_conflicts as u64,
+            });
         }
     }
     Err(Status::internal("node ports are changed by other servers"))

@@ -19,24 +19,34 @@ const V6_PREFIX: u32 = 64;
 
 /// All ranges for allocation; those of the command line if there are no ServiceCIDRs.
 pub(super) fn ready(server: &ServerParts) -> Vec<Cidr> {
-    let resource = server
-        .catalog
-        .get("networking.k8s.io", "v1", "servicecidrs");
-    let found = resource.and_then(|resource| {
-        server
-            .registry
-            .list(&resource, &ListOptions::default())
-            .ok()
-    });
-    let Some(found) = found.filter(|found| !found.items.is_empty()) else {
+    let found = service_cidrs(server).filter(|found| !found.is_empty());
+    let Some(found) = found else {
         return ControlPlane::of(server).service_ranges.clone();
     };
-    let found = found
-        .items
-        .iter()
-        .map(|object| object.value())
-        .filter(is_ready);
-    found.flat_map(|range| blocks_of(&range)).collect()
+    let found = found.iter().filter(|range| is_ready(range));
+    found.flat_map(blocks_of).collect()
+}
+
+/// The ranges that addresses of Services may be in, whether they are given still or not. Kubernetes: ContainsIP in
+/// api/servicecidr.
+pub(super) fn configured(server: &ServerParts) -> Vec<Cidr> {
+    let found = service_cidrs(server).filter(|found| !found.is_empty());
+    let Some(found) = found else {
+        return ControlPlane::of(server).service_ranges.clone();
+    };
+    let texts = found.iter().flat_map(|range| range["spec"]["cidrs"].list());
+    texts
+        .filter_map(|text| Cidr::parse_sloppy(text.str()))
+        .collect()
+}
+
+fn service_cidrs(server: &ServerParts) -> Option<Vec<Value>> {
+    let resource = server
+        .catalog
+        .get("networking.k8s.io", "v1", "servicecidrs")?;
+    let found = server.registry.list(&resource, &ListOptions::default());
+    let objects = found.ok()?.items;
+    Some(objects.iter().map(|object| object.value()).collect())
 }
 
 /// Kubernetes: a ServiceCIDR without a Ready condition is ready (cidrallocator.go).

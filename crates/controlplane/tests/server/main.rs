@@ -12,6 +12,7 @@ mod access;
 mod addresses;
 mod admission;
 mod aggregation;
+mod allocation_repair;
 mod apply;
 mod audit;
 mod authorization;
