@@ -254,6 +254,37 @@ async fn one_of_two_stores_compacts() {
     }
 }
 
+/// The version of the key by which stores agree on compaction, its value, and the revision that wrote it.
+async fn agreement(client: &Client) -> (i64, String, i64) {
+    let read = client.range(get("compact_rev_key")).await.unwrap();
+    let kv = &read.kvs[0];
+    let value = String::from_utf8(kv.value.to_vec()).unwrap();
+    (kv.version, value, kv.mod_revision)
+}
+
+/// Kubernetes: the version counts the rounds, and the value is the revision that the round compacts
+/// (storage/etcd3/compact.go).
+#[tokio::test]
+async fn stores_write_the_key_of_the_agreement_once_per_round() {
+    for pair in pairs(Options::default()).await {
+        let client = pair.cluster.client();
+        let mut compacted = "0".to_owned();
+        for round in 1..=4 {
+            put(&pair.one, "a", &round.to_string()).await;
+            pair.one.compact_history(Revision::ZERO).await;
+            pair.other.compact_history(Revision::ZERO).await;
+            let (version, value, revision) = agreement(&client).await;
+            assert_eq!((version, value), (round, compacted));
+            compacted = revision.to_string();
+        }
+        // The other one goes on alone, from what it has seen.
+        put(&pair.other, "a", "5").await;
+        pair.other.compact_history(Revision::ZERO).await;
+        let (version, value, _) = agreement(&client).await;
+        assert_eq!((version, value), (5, compacted));
+    }
+}
+
 /// Waits until etcd has so many watches.
 async fn wait_for_watches(cluster: &Cluster, expected: usize) {
     let waiting = async {
@@ -416,6 +447,57 @@ async fn leases_are_shared_within_a_keyspace_and_renewed_when_etcd_forgets_them(
         let second = create_leased(&pair, "things", "c", 3_600).await;
         assert!(second != first && second != 0);
         assert_eq!(create_leased(&pair, "things", "d", 3_600).await, second);
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_shared_within_the_reuse_duration_by_at_most_a_thousand_records() {
+    for etcd in server::installed().into_iter().take(1) {
+        let cluster = etcd.start(Options::default()).await;
+        let client = cluster.client();
+        // The leases of records with these times to live, in seconds, in groups that are written together.
+        let leases = async |reuse: u64, seconds: &[u64]| {
+            let options = EngineOptions {
+                lease_reuse: Duration::from_secs(reuse),
+                ..EngineOptions::new(Arc::new(PlainCodec), Arc::new(Still))
+            };
+            let store = mizzen_etcd::store(cluster.client(), options);
+            let space = store.keyspace("leased");
+            store.filled().await;
+            let write = |(index, seconds): (usize, &u64)| {
+                let draft = Draft {
+                    expires: Some(100 + seconds),
+                    ..Draft::default()
+                };
+                Write::put(&space, format!("{index:04}"), Expect::Any, draft)
+            };
+            let mut writes = seconds.iter().enumerate().map(write).peekable();
+            while writes.peek().is_some() {
+                let transaction = writes.by_ref().take(100).collect();
+                store.commit(transaction).await.unwrap();
+            }
+            let mut leases = Vec::new();
+            for index in 0..seconds.len() {
+                let key = format!("/test/leased/{index:04}");
+                leases.push(client.range(get(&key)).await.unwrap().kvs[0].lease);
+            }
+            leases
+        };
+        let [one, same] = leases(60, &[3_600, 3_600]).await[..] else {
+            panic!("two leases");
+        };
+        assert_eq!(one, same);
+        let [one, other] = leases(0, &[3_600, 3_600]).await[..] else {
+            panic!("two leases");
+        };
+        assert_ne!(one, other, "no time to reuse it");
+        let [one, same, later] = leases(20, &[3_600, 3_605, 3_650]).await[..] else {
+            panic!("three leases");
+        };
+        assert!(one == same && later != one, "it would expire too early");
+        let many = leases(60, &[3_600; 1_001]).await;
+        assert!(many[..1_000].iter().all(|lease| *lease == many[0]));
+        assert_ne!(many[1_000], many[0]);
     }
 }
 

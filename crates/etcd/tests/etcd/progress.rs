@@ -272,3 +272,31 @@ async fn progress_that_is_ahead_of_events_is_ignored_of_versions_that_are_known_
         }
     }
 }
+
+#[tokio::test]
+async fn a_watch_whose_history_was_compacted_is_replaced_by_a_list() {
+    for pair in Pair::start_all(FIXED).await {
+        let first = pair.put("things", "1").await;
+        let space = pair.space();
+        timeout(LIMIT, space.reached(first)).await.unwrap();
+        let mut watch = space.watch(first).unwrap();
+        // What the watch of etcd misses is compacted.
+        pair.proxy.silence();
+        for value in ["2", "3", "4"] {
+            pair.put("things", value).await;
+            pair.writer.compact_history(Revision::ZERO).await;
+        }
+        // A read notices that the watch is silent. The next one begins too late.
+        assert_eq!(pair.read().await, "4");
+        let expired = timeout(LIMIT, watch.next()).await.unwrap().unwrap_err();
+        assert_eq!(expired.requested, first);
+        assert!(expired.oldest > first, "{expired}");
+        let snapshot = space.snapshot();
+        assert_eq!(&snapshot.get("a").unwrap().value[..], b"4");
+        assert!(space.watch(first).is_err());
+        let mut watch = space.watch(snapshot.at()).unwrap();
+        let next = pair.put("things", "5").await;
+        let events = timeout(LIMIT, watch.next()).await.unwrap().unwrap();
+        assert_eq!(events[0].revision, next);
+    }
+}
