@@ -96,16 +96,23 @@ impl Flag {
                 let text = format!("--{name} is not supported: {instead}\n");
                 return Err(Error::raw(ErrorKind::UnknownArgument, text));
             }
-            if !accepted
-                .iter()
-                .any(|one| matches!(*one, "*") || one == value)
-            {
+            let is_accepted = accepted.iter().any(|one| match *one {
+                "*" => true,
+                ">0" => is_positive(value),
+                one => one == value,
+            });
+            if !is_accepted {
                 let text = format!("--{name}={value} is not supported: {instead}\n");
                 return Err(Error::raw(ErrorKind::InvalidValue, text));
             }
         }
         Ok(())
     }
+}
+
+/// Whether a number or a duration is greater than zero.
+fn is_positive(value: &str) -> bool {
+    !value.starts_with('-') && value.contains(|digit| matches!(digit, '1'..='9'))
 }
 
 impl<C: UpstreamComponent> FromArgMatches for Unsupported<C> {
@@ -139,6 +146,16 @@ impl<C: UpstreamComponent> Args for Unsupported<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zero_is_written_in_many_ways() {
+        for zero in ["0", "0s", "0h0m0s", "0.0ms", "-1s", "", "none"] {
+            assert!(!is_positive(zero), "{zero}");
+        }
+        for positive in ["1", "100", "0.5s", "1m0s"] {
+            assert!(is_positive(positive), "{positive}");
+        }
+    }
 
     #[test]
     fn every_line_of_the_table_is_a_flag() {

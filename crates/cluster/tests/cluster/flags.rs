@@ -165,6 +165,14 @@ async fn unsupported_flags_of_the_api_server_are_rejected_by_name() {
             "--kubelet-port=10255 is not supported: the port of a kubelet is that of its node's status",
         ),
         (
+            "--default-watch-cache-size=0",
+            "--default-watch-cache-size=0 is not supported: watches are sized automatically",
+        ),
+        (
+            "--etcd-count-metric-poll-period=0s",
+            "--etcd-count-metric-poll-period=0s is not supported: metrics count objects without polling",
+        ),
+        (
             "--kubernetes-service-node-port=80",
             "kubernetes service node port range 30000-32767 doesn't contain 80",
         ),
