@@ -77,6 +77,40 @@ async fn a_webhook_configuration_that_cannot_be_decoded_fails_writes() {
 }
 
 #[tokio::test]
+async fn policies_and_webhooks_that_cannot_be_decoded_leave_the_configuration_of_admission_writable()
+ {
+    const GROUP: &str = "admissionregistration.k8s.io";
+    for plural in [
+        "validatingwebhookconfigurations",
+        "mutatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "mutatingadmissionpolicies",
+    ] {
+        let rig = Rig::new().await;
+        corrupt(&rig, &format!("{GROUP}/{plural}"), "a").await;
+        let refused = rig.post(CONFIG_MAPS, r#"{"metadata":{"name":"a"}}"#).await;
+        assert_eq!(
+            refused.expect(500).body["message"].str(),
+            PROBLEM,
+            "{plural}"
+        );
+        // What is no configuration for its own kind of plug-in only.
+        let (path, body) = match plural.ends_with("policies") {
+            true => (
+                "mutatingadmissionpolicybindings",
+                r#"{"metadata":{"name":"b"},"spec":{"policyName":"p"}}"#,
+            ),
+            false => (
+                "validatingwebhookconfigurations",
+                r#"{"metadata":{"name":"b"}}"#,
+            ),
+        };
+        let path = format!("/apis/{GROUP}/v1/{path}");
+        rig.post(&path, body).await.expect(201);
+    }
+}
+
+#[tokio::test]
 async fn an_address_stays_if_its_service_cannot_be_decoded() {
     let rig = Rig::new().await;
     let service = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;

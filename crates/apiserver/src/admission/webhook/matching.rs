@@ -9,7 +9,7 @@ use mizzen_registry::{Key, Resource};
 use mizzen_value::{Str, Value};
 
 use super::attributes::VersionedAttributes;
-use super::configuration::{AdmissionWebhook, ConfiguredWebhooks};
+use super::configuration::{AdmissionWebhook, WebhookCache};
 
 /// A webhook to call, and the version of the object that it gets.
 pub(super) struct WebhookInvocation {
@@ -20,15 +20,15 @@ pub(super) struct WebhookInvocation {
 
 /// The webhooks that may match a request.
 pub(super) fn candidates(
-    hooks: &ConfiguredWebhooks,
+    webhooks: &WebhookCache,
     attributes: &VersionedAttributes,
-) -> Vec<Arc<AdmissionWebhook>> {
-    let found = hooks.about(&attributes.call.resource.kind().plural);
-    if found.is_empty() || is_exempt(&attributes.kind) {
-        Vec::new()
-    } else {
-        found
+) -> Result<Vec<Arc<AdmissionWebhook>>, Status> {
+    if is_exempt(&attributes.kind) {
+        return Ok(Vec::new());
     }
+    let call = attributes.call;
+    let hooks = webhooks.hooks(call.server.cluster_registry())?;
+    Ok(hooks.about(&call.resource.kind().plural))
 }
 
 /// Kubernetes: admission configuration is exempt from webhooks (predicates/rules/rules.go).

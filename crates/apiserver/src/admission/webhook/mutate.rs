@@ -42,8 +42,7 @@ impl WebhookRounds {
         second: bool,
     ) -> Result<bool, Status> {
         let server = attributes.call.server;
-        let hooks = server.webhooks.mutating.hooks(server.cluster_registry())?;
-        let candidates = candidates(&hooks, attributes);
+        let candidates = candidates(&server.webhooks.mutating, attributes)?;
         if candidates.is_empty() {
             return Ok(false);
         }

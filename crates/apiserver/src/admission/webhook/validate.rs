@@ -20,12 +20,8 @@ use crate::server::ServerParts;
 /// Calls the webhooks that match a write. Of several denials the client gets that of the first webhook.
 pub(crate) async fn validate(attributes: &VersionedAttributes<'_>) -> Result<(), Status> {
     let server = attributes.call.server;
-    let hooks = server
-        .webhooks
-        .validating
-        .hooks(server.cluster_registry())?;
     let mut calls = Vec::new();
-    for webhook in candidates(&hooks, attributes) {
+    for webhook in candidates(&server.webhooks.validating, attributes)? {
         if let Some(invocation) = invocation(&webhook, attributes).await? {
             calls.push(Arc::new(invocation));
         }
