@@ -45,7 +45,7 @@ PACKAGES = {
 }
 
 # Words of a `kind` block that no fact knows.
-RULES = {"name", "rules", "selectable", "stored", "ttl", "column"}
+RULES = {"name", "rules", "selectable", "stored", "encoding", "ttl", "column"}
 
 
 class Facts:

@@ -549,10 +549,7 @@ impl PersistentState {
         let etcd_metrics = Arc::new(EtcdMetrics::default());
         let store = match args.storage.uses_etcd() {
             true => {
-                let codec = args
-                    .storage
-                    .etcd
-                    .codec(args.legacy_apis, encryption.as_ref());
+                let codec = args.storage.etcd.codec(encryption.as_ref());
                 args.storage.etcd_store(codec, etcd_metrics.clone())?
             }
             false => PersistentState::open_store(directory, args, encryption.clone()).await?,

@@ -102,6 +102,22 @@ pub fn legacy_catalog() -> KindCatalog {
     READ.clone()
 }
 
+/// The kinds of [`catalog`], in every version in which an etcd that upstream wrote may have them: those that upstream
+/// v1.36 decodes, and removed ones.
+///
+/// # Panics
+/// As [`catalog`] does.
+pub fn storage_catalog() -> KindCatalog {
+    static READ: LazyLock<KindCatalog> = LazyLock::new(|| {
+        let mut schemas = mizzen_schemas::stored_schemas().clone();
+        let older = std::mem::take(&mut schemas.kinds).into_iter().map(kind);
+        let mut kinds = catalog().kinds;
+        kinds.extend(older);
+        KindCatalog { kinds, schemas }
+    });
+    READ.clone()
+}
+
 fn read(schemas: &Schemas) -> KindCatalog {
     let mut schemas = schemas.clone();
     let mut kinds = std::mem::take(&mut schemas.kinds);

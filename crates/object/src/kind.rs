@@ -57,6 +57,9 @@ pub struct KindData {
     pub scale: Option<ScalePaths>,
     /// The stored version, if it is not this one.
     pub stored: Option<GroupVersionKind>,
+    /// The version in which objects are written to etcd, if it is not this one.
+    /// Kubernetes: ResourceEncodingOverrides (kubeapiserver/default_storage_factory_builder.go).
+    pub storage_encoding: Option<Str>,
     /// The columns of its table, in order; most start with the name.
     pub columns: Vec<Column>,
     /// Annotations that are hidden from metadata-only responses.
@@ -87,6 +90,7 @@ impl KindData {
             warning: None,
             scale: None,
             stored: None,
+            storage_encoding: None,
             columns: Vec::new(),
             hidden_annotations: Vec::new(),
             rules: KindRules::default(),

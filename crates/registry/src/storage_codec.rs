@@ -1,8 +1,9 @@
 //! Objects as upstream's API server writes them to etcd and reads them from there.
 //!
-//! [`StorageCodec`] writes JSON: the canonical text without its resourceVersion, and a newline. It reads JSON and
-//! protobuf of every version of a built-in kind, drops unknown fields, applies defaults and converts to the storage
-//! version, as upstream's decoder does. A custom object stays as it is: its schema is applied when it is read.
+//! [`StorageCodec`] writes JSON: the canonical text without its resourceVersion, in the version in which upstream writes
+//! the kind, and a newline. It reads JSON and protobuf of every version of a built-in kind, drops unknown fields, applies
+//! defaults and converts to the storage version, as upstream's decoder does. A custom object stays as it is: its schema is
+//! applied when it is read.
 //!
 //! Besides objects, upstream v1.36 keeps under the prefix of `--etcd-prefix`:
 //!
@@ -33,7 +34,7 @@ use mizzen_value::json;
 use tracing::error;
 
 use crate::decode::{Attached, missing_kind, parse};
-use crate::encode::{draft, located};
+use crate::encode::{draft, located, plain};
 use crate::header::label_terms;
 use crate::resource::set_type_meta;
 use crate::storage_prefix::{key_prefix, resource_prefix};
@@ -44,6 +45,8 @@ pub struct StorageCodec {
     prefix: String,
     /// The versions in which objects of a built-in kind can be stored, by keyspace.
     spaces: HashMap<String, Vec<StoredVersion>>,
+    /// The versions in which objects are written, for keyspaces where that is not the storage version.
+    encodings: HashMap<String, Kind>,
 }
 
 /// One version of a kind, and the version in which this server keeps its objects.
@@ -57,13 +60,19 @@ impl StorageCodec {
     /// its storage version.
     pub fn new(etcd_prefix: &str, kinds: impl IntoIterator<Item = (Kind, Kind)>) -> StorageCodec {
         let mut spaces: HashMap<String, Vec<StoredVersion>> = HashMap::new();
+        let mut encodings = HashMap::new();
         for (kind, stored) in kinds {
+            let is_encoding = stored.storage_encoding.as_ref() == Some(&kind.gvk.version);
+            if is_encoding && kind.gvk.group == stored.gvk.group {
+                encodings.insert(kind.space(), kind.clone());
+            }
             let versions = spaces.entry(kind.space()).or_default();
             versions.push(StoredVersion { kind, stored });
         }
         StorageCodec {
             prefix: key_prefix(etcd_prefix),
             spaces,
+            encodings,
         }
     }
 
@@ -86,12 +95,18 @@ impl Codec for StorageCodec {
 
     fn encode(
         &self,
-        _space: &str,
+        space: &str,
         _key: &str,
         draft: &Draft,
     ) -> Result<EncodedRecord, EncryptionError> {
+        let text = text_without_version(draft);
+        let text = match (self.encodings.get(space), draft.stamp) {
+            (Some(encoding), Some(_)) => converted(encoding, &text)?,
+            // What could not be decoded is written as it was found.
+            _ => text,
+        };
         Ok(EncodedRecord {
-            bytes: text_without_version(draft).into(),
+            bytes: text.into(),
             mark: KeyMark::PLAIN,
         })
     }
@@ -153,6 +168,17 @@ fn text_without_version(draft: &Draft) -> Vec<u8> {
     // Kubernetes: Go's JSON encoder ends every value with a newline.
     text.push(b'\n');
     text
+}
+
+/// The text of an object of the storage version, in another one.
+fn converted(encoding: &Kind, text: &[u8]) -> Result<Vec<u8>, EncryptionError> {
+    let mut value = parse(text).map_err(EncryptionError)?;
+    encoding.hooks.from_stored(&mut value);
+    set_type_meta(encoding, &mut value);
+    schema::canonical(&encoding.root, &mut value);
+    let mut text = plain(encoding, &mut value);
+    text.push(b'\n');
+    Ok(text)
 }
 
 /// Decodes an object of a built-in kind, in any version, as the draft of its storage version.

@@ -68,6 +68,16 @@ pub const LEGACY: &[(&str, &str)] = data![
     "legacy/storage.k8s.io.kinds",
 ];
 
+/// The data files of versions in which upstream's etcd may have objects, and which are never served, by name.
+pub const STORED: &[(&str, &str)] = data![
+    "stored/admissionregistration.k8s.io.kinds",
+    "stored/networking.k8s.io.kinds",
+    "stored/node.k8s.io.kinds",
+    "stored/rbac.authorization.k8s.io.kinds",
+    "stored/resource.k8s.io.kinds",
+    "stored/storage.k8s.io.kinds",
+];
+
 /// The kinds of the Kubernetes release that we are, and all types. They are parsed once: types that have themselves as a part
 /// live as long as the program.
 ///
@@ -86,6 +96,19 @@ pub fn schemas() -> &'static Schemas {
 pub fn legacy_schemas() -> &'static Schemas {
     static READ: LazyLock<Schemas> =
         LazyLock::new(|| parse(DATA.iter().chain(LEGACY).copied()).expect("the data files parse"));
+    &READ
+}
+
+/// The kinds in the other versions that etcd may have, removed and never served ones, and all types. Those of [`schemas`]
+/// are shared.
+///
+/// # Panics
+/// As [`schemas`] does.
+pub fn stored_schemas() -> &'static Schemas {
+    static READ: LazyLock<Schemas> = LazyLock::new(|| {
+        let files = LEGACY.iter().chain(STORED).copied();
+        parse_with(schemas().types.clone(), files).expect("the data files parse")
+    });
     &READ
 }
 
@@ -113,5 +136,6 @@ mod tests {
     fn every_data_file_parses() {
         assert!(super::schemas().kinds.len() > 60);
         assert!(super::legacy_schemas().kinds.len() > super::schemas().kinds.len());
+        assert!(super::stored_schemas().kinds.len() > super::LEGACY.len());
     }
 }

@@ -48,23 +48,9 @@ fn resource(kind: &Kind) -> Value {
 /// The storage version of a kind, as discovery reports it.
 fn stored(kind: &Kind) -> GroupVersionKind {
     let stored = kind.stored.as_ref().unwrap_or(&kind.gvk).clone();
-    // Kubernetes: these are stored in a version that is no longer served (apiextensions' scheme), or that an older server can
-    // read (pkg/kubeapiserver/default_storage_factory_builder.go).
-    let older = matches!(
-        (stored.group.as_str(), stored.kind.as_str()),
-        ("apiextensions.k8s.io", "CustomResourceDefinition")
-            | (
-                "admissionregistration.k8s.io",
-                "MutatingAdmissionPolicy" | "MutatingAdmissionPolicyBinding"
-            )
-    );
-    if older {
-        GroupVersionKind {
-            version: "v1beta1".into(),
-            ..stored
-        }
-    } else {
-        stored
+    match kind.storage_encoding.clone() {
+        Some(version) => GroupVersionKind { version, ..stored },
+        None => stored,
     }
 }
 

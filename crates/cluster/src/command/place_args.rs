@@ -55,7 +55,7 @@ pub(super) struct EtcdPlace {
 impl EtcdPlace {
     /// The objects.
     pub(super) fn objects(&self, is_read_only: bool) -> Result<EtcdObjects, PlaceError> {
-        let codec = self.etcd.codec(false, self.encryption.as_ref());
+        let codec = self.etcd.codec(self.encryption.as_ref());
         let options = EngineOptions {
             is_read_only,
             ..EngineOptions::new(codec, Arc::new(WallClock))

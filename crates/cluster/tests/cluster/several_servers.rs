@@ -326,7 +326,7 @@ async fn serve_in_process(
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 ) -> (Store, Server) {
-    let codec = StorageCodec::new("/registry", mizzen_kinds::catalog().stored_kinds())
+    let codec = StorageCodec::new("/registry", mizzen_kinds::storage_catalog().stored_kinds())
         .with_keyspace("ranges", &mizzen_kinds::range_allocation());
     let options = EngineOptions::new(Arc::new(codec), Arc::new(WallClock));
     let store = mizzen_etcd::store(etcd.client(), options);

@@ -9,12 +9,27 @@ use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::{internal, rules};
 use mizzen_core_kinds::resources;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
-        "RuntimeClass" => Behaviour::of::<RuntimeClassStrategy>(),
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    match (version, kind) {
+        ("v1alpha1", "RuntimeClass") => V1ALPHA1,
+        (_, "RuntimeClass") => Behaviour::of::<RuntimeClassStrategy>(),
         _ => Behaviour::NONE,
     }
 }
+
+/// A class of v1alpha1, which may be in etcd: its fields are below `spec`.
+const V1ALPHA1: Behaviour = Behaviour {
+    to_stored: |class| {
+        let spec = class.remove("spec").unwrap_or_default();
+        class.set("handler", spec["runtimeHandler"].str());
+        for name in ["overhead", "scheduling"] {
+            if let Some(field) = spec.get(name) {
+                class.set(name, field.clone());
+            }
+        }
+    },
+    ..Behaviour::of::<RuntimeClassStrategy>()
+};
 
 pub(super) struct RuntimeClassStrategy;
 

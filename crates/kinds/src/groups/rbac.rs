@@ -10,13 +10,45 @@ use mizzen_apiextensions::{internal, rules};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    let behaviour = match kind {
         "Role" => Behaviour::of::<RoleStrategy>(),
         "ClusterRole" => Behaviour::of::<ClusterRoleStrategy>(),
         "RoleBinding" => Behaviour::of::<RoleBindingStrategy>(),
         "ClusterRoleBinding" => Behaviour::of::<ClusterRoleBindingStrategy>(),
-        _ => Behaviour::NONE,
+        _ => return Behaviour::NONE,
+    };
+    match (version, kind) {
+        ("v1alpha1", "RoleBinding" | "ClusterRoleBinding") => Behaviour {
+            default: |binding| default_role(binding.entry("roleRef")),
+            to_stored: |binding| {
+                let subjects = binding.get_mut("subjects").into_iter();
+                subjects
+                    .flat_map(Value::list_mut)
+                    .for_each(subject_to_stored);
+            },
+            ..behaviour
+        },
+        _ => behaviour,
+    }
+}
+
+/// Converts a subject of v1alpha1, which may be in etcd: it has an API version instead of a group, and the user `*` is
+/// every authenticated user. Kubernetes: rbac/v1alpha1/conversion.go.
+fn subject_to_stored(subject: &mut Value) {
+    let api_version = subject.remove("apiVersion").unwrap_or_default();
+    let group = match subject["kind"].str() {
+        "ServiceAccount" => "",
+        "User" | "Group" => GROUP,
+        _ => match api_version.str().split_once('/') {
+            Some((group, version)) if !version.contains('/') => group,
+            _ => "",
+        },
+    };
+    subject.set("apiGroup", group);
+    if subject["kind"].str() == "User" && subject["name"].str() == "*" {
+        subject.set("kind", "Group");
+        subject.set("name", "system:authenticated");
     }
 }
 
@@ -96,14 +128,17 @@ impl KindStrategy for ClusterRoleBindingStrategy {
 }
 
 fn default_binding(binding: &mut Value) {
-    let role = binding.entry("roleRef");
-    if role["apiGroup"].is_empty() {
-        role.set("apiGroup", GROUP);
-    }
+    default_role(binding.entry("roleRef"));
     for subject in binding.entry("subjects").list_mut() {
         if subject["apiGroup"].is_empty() && matches!(subject["kind"].str(), "User" | "Group") {
             subject.set("apiGroup", GROUP);
         }
+    }
+}
+
+fn default_role(role: &mut Value) {
+    if role["apiGroup"].is_empty() {
+        role.set("apiGroup", GROUP);
     }
 }
 

@@ -40,7 +40,7 @@ enum Place {
 
 impl Schema {
     pub(crate) fn new() -> Schema {
-        let catalog = Box::leak(Box::new(mizzen_kinds::legacy_catalog()));
+        let catalog = Box::leak(Box::new(mizzen_kinds::storage_catalog()));
         let mut schema = Schema {
             types: HashMap::new(),
             fields: HashMap::from([

@@ -310,6 +310,7 @@ fn kind_line(kind: &mut KindData, line: &DataLine) -> Result<(), String> {
         "deprecated" => kind.deprecated = Some(Deprecated::parse(rest)),
         "indexed" => kind.indexed = words(),
         "stored" => kind.stored = Some(full_kind(rest)?),
+        "encoding" => kind.storage_encoding = Some(rest.into()),
         "ttl" => kind.rules.ttl = Some(rest.parse().map_err(|_| "ttl wants seconds")?),
         "name" => kind.rules.name = name_rule(rest)?,
         "metadata" => meta_checks(&mut kind.rules.meta_checks, rest)?,

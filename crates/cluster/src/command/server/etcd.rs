@@ -93,15 +93,9 @@ impl EtcdArgs {
     }
 
     /// How objects lie in etcd.
-    pub(crate) fn codec(
-        &self,
-        has_legacy_apis: bool,
-        encryption: Option<&Arc<Encryption>>,
-    ) -> Arc<dyn Codec> {
-        let catalog = match has_legacy_apis {
-            true => mizzen_kinds::legacy_catalog(),
-            false => mizzen_kinds::catalog(),
-        };
+    pub(crate) fn codec(&self, encryption: Option<&Arc<Encryption>>) -> Arc<dyn Codec> {
+        // Whatever versions are served, an etcd has those in which its objects were written last.
+        let catalog = mizzen_kinds::storage_catalog();
         let mut plain = StorageCodec::new(&self.etcd_prefix, catalog.stored_kinds())
             .with_keyspace("ranges", &mizzen_kinds::range_allocation());
         let is_endpoints = |kind: &&Kind| kind.gvk.group.is_empty() && kind.gvk.kind == "Endpoints";
@@ -159,19 +153,85 @@ fn parse_override(text: &str) -> Result<EtcdOverride, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use bytes::Bytes;
+    use mizzen_value::json;
+
     use super::*;
 
-    #[test]
-    fn own_keys_are_below_the_prefix_of_all_keys() {
-        let args = EtcdArgs {
+    /// The file with the kinds that upstream's schemes register.
+    const UPSTREAM: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../registry/tests/registry/upstream.kinds"
+    );
+
+    fn args() -> EtcdArgs {
+        EtcdArgs {
             etcd_servers: Vec::new(),
             etcd_cafile: None,
             etcd_certfile: None,
             etcd_keyfile: None,
             etcd_prefix: "registry".into(),
             etcd_servers_overrides: Vec::new(),
-        };
-        assert_eq!(args.own_prefix(), "/registry/mizzen/");
+        }
+    }
+
+    #[test]
+    fn own_keys_are_below_the_prefix_of_all_keys() {
+        assert_eq!(args().own_prefix(), "/registry/mizzen/");
+    }
+
+    #[test]
+    fn every_version_that_upstream_decodes_is_decoded_and_written_in_upstreams() {
+        let (codec, upstream) = (args().codec(None), fs::read_to_string(UPSTREAM).unwrap());
+        let (mut n_versions, mut n_kinds) = (0, 0);
+        for kind in mizzen_kinds::catalog().kinds {
+            if kind.stored.is_some() || !kind.verbs.iter().any(|verb| verb == "watch") {
+                continue;
+            }
+            n_kinds += 1;
+            let (name, group) = (kind.gvk.kind.as_str(), kind.gvk.group.as_str());
+            let encoding = match name {
+                "HorizontalPodAutoscaler" => "v2",
+                "CustomResourceDefinition"
+                | "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding" => "v1beta1",
+                _ => "v1",
+            };
+            let expected = match group {
+                "" => encoding.to_owned(),
+                group => format!("{group}/{encoding}"),
+            };
+            for api_version in upstream.lines().filter_map(|line| {
+                let (api_version, _) = line.split_once(' ').filter(|(_, it)| *it == name)?;
+                let from = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+                let may_be = match group {
+                    "" => name == "Event" && from == "events.k8s.io",
+                    "apps" | "networking.k8s.io" => from == "extensions",
+                    _ => false,
+                };
+                (from == group || may_be).then_some(api_version)
+            }) {
+                n_versions += 1;
+                let text = format!(
+                    r#"{{"kind":"{name}","apiVersion":"{api_version}","metadata":{{"name":"a"}}}}"#
+                );
+                let space = kind.space();
+                let write = |bytes: &Bytes| {
+                    let (draft, _) = codec.decode(&space, "ns/a", bytes);
+                    assert!(draft.stamp.is_some(), "{api_version} {name} is decoded");
+                    codec.encode(&space, "ns/a", &draft).unwrap().bytes
+                };
+                let written = write(&text.into());
+                let object = json::parse(&written).unwrap();
+                assert_eq!(object["apiVersion"].str(), expected, "{api_version} {name}");
+                // The version that is written may have a default where that of the text has none.
+                let written = write(&written);
+                assert_eq!(write(&written), written, "{api_version} {name}");
+            }
+        }
+        assert_eq!((n_kinds, n_versions), (58, 129));
     }
 
     #[test]

@@ -170,7 +170,7 @@ fn check(scenario: &Scenario) {
     );
     let open = move || {
         let prefix = format!("/registry-{}", n_stores.fetch_add(1, Ordering::Relaxed));
-        let codec = StorageCodec::new(&prefix, mizzen_kinds::catalog().stored_kinds())
+        let codec = StorageCodec::new(&prefix, mizzen_kinds::storage_catalog().stored_kinds())
             .with_keyspace("ranges", &mizzen_kinds::range_allocation());
         let options = EngineOptions::new(Arc::new(codec), Arc::new(BeginOfTime));
         let entered = handle.enter();

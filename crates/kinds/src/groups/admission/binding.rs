@@ -12,6 +12,16 @@ use mizzen_apiextensions::rules;
 pub(super) const VALIDATING: Behaviour = Behaviour::of::<ValidatingPolicyBindingStrategy>();
 pub(super) const MUTATING: Behaviour = Behaviour::of::<MutatingPolicyBindingStrategy>();
 
+/// Bindings of v1alpha1, which may be in etcd.
+pub(super) const VALIDATING_V1ALPHA1: Behaviour = Behaviour {
+    default: default_v1alpha1,
+    ..VALIDATING
+};
+pub(super) const MUTATING_V1ALPHA1: Behaviour = Behaviour {
+    default: default_v1alpha1,
+    ..MUTATING
+};
+
 pub(super) struct ValidatingPolicyBindingStrategy;
 
 impl KindStrategy for ValidatingPolicyBindingStrategy {
@@ -70,6 +80,14 @@ impl KindStrategy for MutatingPolicyBindingStrategy {
 fn default(binding: &mut Value) {
     if let Some(resources) = binding.at_mut("spec.matchResources") {
         matching::default_resources(resources);
+    }
+}
+
+/// Kubernetes: without a parameter v1alpha1 denies (admissionregistration/v1alpha1/defaults.go).
+fn default_v1alpha1(binding: &mut Value) {
+    default(binding);
+    if let Some(reference) = binding.at_mut("spec.paramRef") {
+        reference.set_default("parameterNotFoundAction", "Deny");
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
         (_, "MutatingWebhookConfiguration") => webhook::MUTATING,
         (_, "ValidatingAdmissionPolicy") => policy::VALIDATING,
         (_, "MutatingAdmissionPolicy") => policy::MUTATING,
+        ("v1alpha1", "ValidatingAdmissionPolicyBinding") => binding::VALIDATING_V1ALPHA1,
+        ("v1alpha1", "MutatingAdmissionPolicyBinding") => binding::MUTATING_V1ALPHA1,
         (_, "ValidatingAdmissionPolicyBinding") => binding::VALIDATING,
         (_, "MutatingAdmissionPolicyBinding") => binding::MUTATING,
         _ => return Behaviour::NONE,

@@ -82,7 +82,7 @@ impl KindStrategy for ResourceClaimTemplateStrategy {
     }
 }
 
-fn default_spec(spec: &mut Value) {
+pub(super) fn default_spec(spec: &mut Value) {
     for request in spec
         .at_mut("devices.requests")
         .into_iter()

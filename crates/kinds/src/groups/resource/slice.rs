@@ -15,11 +15,7 @@ pub(super) struct ResourceSliceStrategy;
 
 impl KindStrategy for ResourceSliceStrategy {
     fn default(slice: &mut Value) {
-        for device in devices_mut(slice) {
-            for mapping in members_mut(device, "nodeAllocatableResourceMappings") {
-                mapping.set_default("allocationMultiplier", "1");
-            }
-        }
+        devices_mut(slice).iter_mut().for_each(default_mappings);
     }
 
     /// Kubernetes: mappings and lists of attributes are behind gates that are off by default; they stay where they
@@ -147,7 +143,13 @@ impl KindStrategy for ResourceSliceStrategy {
     }
 }
 
-fn devices_mut(slice: &mut Value) -> &mut [Value] {
+pub(super) fn default_mappings(device: &mut Value) {
+    for mapping in members_mut(device, "nodeAllocatableResourceMappings") {
+        mapping.set_default("allocationMultiplier", "1");
+    }
+}
+
+pub(super) fn devices_mut(slice: &mut Value) -> &mut [Value] {
     slice
         .at_mut("spec.devices")
         .map(Value::list_mut)
