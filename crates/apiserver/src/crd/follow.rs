@@ -161,6 +161,8 @@ fn refresh(server: &ServerParts, resource: &Resource, name: &str) -> bool {
 }
 
 /// Updates the status of a definition, and retries on a conflict. `edit` returns whether it changed anything.
+///
+/// A retry starts from the store: the cache may lag behind it, and would lead to the same conflict again and again.
 pub(super) async fn update_status(
     server: &Arc<ServerParts>,
     name: &str,
@@ -169,8 +171,10 @@ pub(super) async fn update_status(
     let Some(resource) = resource(server) else {
         return Ok(());
     };
+    let key = Key::new("", name);
+    let mut found = server.registry.get(&resource, &key, "");
     loop {
-        let mut definition = match server.registry.get(&resource, &Key::new("", name), "") {
+        let mut definition = match found {
             Ok(object) => object.value(),
             Err(status) if status.code == 404 => return Ok(()),
             Err(status) => return Err(status),
@@ -179,7 +183,9 @@ pub(super) async fn update_status(
             return Ok(());
         }
         match verbs::put_status(server, &resource, name, definition).await {
-            Err(status) if status.code == 409 => continue,
+            Err(status) if status.code == 409 => {
+                found = server.registry.read(&resource, &key, "").await;
+            }
             Err(status) if status.code == 404 => return Ok(()),
             outcome => {
                 refresh(server, &resource, name);
