@@ -284,7 +284,7 @@ impl RequestAuthenticator {
         let for_server = |user| AuthenticatedToken::for_server(user, own, audiences);
         let mut found = options.tokens.find(token).and_then(for_server);
         if found.is_none() {
-            let result = self.authenticate_service_account(token, audiences);
+            let result = self.authenticate_service_account(token, audiences).await;
             found = unwrap_result(result, &mut problems);
         }
         if found.is_none() && options.bootstrap_tokens {

@@ -12,7 +12,7 @@ use mizzen_value::Value;
 use crate::decode::decode;
 use crate::encode::{ManagedFieldsLimit, StorageLocation};
 use crate::prepare::reset_for_create;
-use crate::status::write_status;
+use crate::status::{read_status, write_status};
 use crate::validate::validate;
 use crate::{
     Key, NoAdmission, Object, Registry, Resource, ValidatingAdmission, Warnings, encode,
@@ -161,7 +161,8 @@ impl Registry {
         key: &Key,
         mut object: Value,
     ) -> Result<Object, CreateError> {
-        if let Some(record) = resource.record(key) {
+        let found = self.store.get(resource.space(), &key.stored()).await;
+        if let Some(record) = found.map_err(read_status)? {
             let status = Status::already_exists(&resource.kind().resource(), &key.name);
             return Err(exists(resource, status, &record).into());
         }

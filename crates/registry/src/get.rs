@@ -32,7 +32,18 @@ impl Registry {
             .await
     }
 
-    /// The same for a built-in kind, whose conversion is synchronous.
+    /// The object in the cache. One that the cache does not have is read from a store that other processes write to, too.
+    ///
+    /// Kubernetes: a lister, and then a live lookup.
+    pub async fn find(&self, resource: &Resource, key: &Key) -> Result<Object, Status> {
+        match resource.record(key) {
+            Some(record) => resource.render_one(record).await,
+            None => self.read(resource, key, "").await,
+        }
+    }
+
+    /// The object in the cache, which lacks what another process has just written, for a built-in kind, whose
+    /// conversion is synchronous.
     pub fn get(&self, resource: &Resource, key: &Key, version: &str) -> Result<Object, Status> {
         let record = find(resource, key, version, &resource.space().snapshot())?;
         resource

@@ -609,7 +609,26 @@ impl Attributes<'_> {
         Status::forbidden(&self.resource(), name, why)
     }
 
-    /// An object that a plug-in needs; `None` if it does not exist.
+    /// An object that a plug-in needs, also if another server has just created it. Kubernetes: a lister, and then a live
+    /// lookup.
+    pub async fn look_up(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Value, Status> {
+        let server = self.call.server;
+        let resource = server
+            .catalog
+            .get(group, "v1", plural)
+            .ok_or_else(Status::no_such_resource)?;
+        let key = Key::new(namespace, name);
+        let found = server.registry.find(&resource, &key).await?;
+        Ok(found.value())
+    }
+
+    /// An object that a plug-in needs; `None` if the cache does not have it.
     pub fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = self.call.server.catalog.get(group, "v1", plural)?;
         let found = self

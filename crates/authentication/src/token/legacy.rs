@@ -16,7 +16,7 @@ pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
 /// Whether a token with these bound claims is still valid.
-pub(super) fn check_legacy_token(
+pub(super) async fn check_legacy_token(
     authenticator: &RequestAuthenticator,
     token: &str,
     bound: &Value,
@@ -27,17 +27,16 @@ pub(super) fn check_legacy_token(
         bound["serviceaccount"]["uid"].str(),
     );
     let invalidated = || "Token has been invalidated".to_string();
-    let secret = find_object(authenticator, "secrets", namespace, secret_name)
-        .filter(is_live)
-        .ok_or_else(invalidated)?;
+    let secret = find_object(authenticator, "secrets", namespace, secret_name).await;
+    let secret = secret.filter(is_live).ok_or_else(invalidated)?;
     if !is_same(
         secret["data"]["token"].str().as_bytes(),
         STANDARD.encode(token).as_bytes(),
     ) {
         return Err("Token does not match server's copy".into());
     }
-    let account = find_object(authenticator, "serviceaccounts", namespace, name)
-        .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
+    let account = find_object(authenticator, "serviceaccounts", namespace, name).await;
+    let account = account.ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
     if !is_live(&account) {
         return Err(format!(
             "ServiceAccount {namespace}/{name} has been deleted"

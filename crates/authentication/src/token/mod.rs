@@ -109,7 +109,7 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 impl RequestAuthenticator {
     /// Authenticates a service account token that must be for at least one of the `audiences`; none if
     /// it is another token.
-    pub(super) fn authenticate_service_account(
+    pub(super) async fn authenticate_service_account(
         &self,
         text: &str,
         audiences: &[Str],
@@ -121,12 +121,12 @@ impl RequestAuthenticator {
         let bound = &token.claims["kubernetes.io"];
         match token.is_legacy {
             true if self.options.service_accounts.lookup => {
-                legacy::check_legacy_token(self, text, bound)?
+                legacy::check_legacy_token(self, text, bound).await?
             }
             true => {}
             false => {
                 check_time(&token.claims, self.registry.now())?;
-                check_account(self, bound)?;
+                check_account(self, bound).await?;
             }
         }
         let (warn_after, credentials) = (bound["warnafter"].int(), &self.credentials);
@@ -235,11 +235,11 @@ fn check_time(claims: &Value, now: i64) -> Result<(), String> {
 }
 
 /// Whether the account, and the bound object, still exist.
-fn check_account(authenticator: &RequestAuthenticator, claims: &Value) -> Result<(), String> {
+async fn check_account(authenticator: &RequestAuthenticator, claims: &Value) -> Result<(), String> {
     let (namespace, account) = (claims["namespace"].str(), &claims["serviceaccount"]);
     let name = account["name"].str();
-    let found = find_object(authenticator, "serviceaccounts", namespace, name)
-        .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
+    let found = find_object(authenticator, "serviceaccounts", namespace, name).await;
+    let found = found.ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
     let (uid, claimed) = (found["metadata"]["uid"].str(), account["uid"].str());
     if uid != claimed {
         return Err(format!(
@@ -251,18 +251,18 @@ fn check_account(authenticator: &RequestAuthenticator, claims: &Value) -> Result
             "service account {namespace}/{name} has been deleted"
         ));
     }
-    check_bound(authenticator, "secret", namespace, &claims["secret"])?;
-    check_bound(authenticator, "pod", namespace, &claims["pod"])?;
+    check_bound(authenticator, "secret", namespace, &claims["secret"]).await?;
+    check_bound(authenticator, "pod", namespace, &claims["pod"]).await?;
     // A pod's token names its node as well, but is not bound to it.
     let node = if claims["pod"].is_null() {
         &claims["node"]
     } else {
         &Value::Null
     };
-    check_bound(authenticator, "node", "", node)
+    check_bound(authenticator, "node", "", node).await
 }
 
-fn check_bound(
+async fn check_bound(
     authenticator: &RequestAuthenticator,
     word: &str,
     namespace: &str,
@@ -276,7 +276,8 @@ fn check_bound(
         &format!("{word}s"),
         namespace,
         claimed["name"].str(),
-    );
+    )
+    .await;
     let Some(found) = found else {
         return Err(invalidated());
     };
@@ -297,18 +298,17 @@ fn invalidated() -> String {
     "service account token has been invalidated".into()
 }
 
-/// The metadata of an object.
-fn find_object(
+/// The metadata of an object. Kubernetes: what the cache does not have is read from the store
+/// (controller/serviceaccount/tokengetter.go).
+async fn find_object(
     authenticator: &RequestAuthenticator,
     plural: &str,
     namespace: &str,
     name: &str,
 ) -> Option<Value> {
     let resource = authenticator.resources.get(plural)?;
-    let object = authenticator
-        .registry
-        .get(resource, &Key::new(namespace, name), "")
-        .ok()?;
+    let key = Key::new(namespace, name);
+    let object = authenticator.registry.find(resource, &key).await.ok()?;
     json::outline(&object.json, &["managedFields", "spec", "status"]).ok()
 }
 

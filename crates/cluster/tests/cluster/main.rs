@@ -14,6 +14,9 @@ mod frames;
 #[path = "../../../encryption/src/kms/test_plugin.rs"]
 mod plugin;
 mod process;
+#[path = "../../../etcd/tests/etcd/progress_proxy.rs"]
+#[allow(dead_code, reason = "the tests of the etcd engine need more")]
+mod progress_proxy;
 mod random;
 #[path = "../../../node/tests/node/registry.rs"]
 mod registry;

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use crate::client::{Client, Credentials};
 use crate::etcd_server::{Cluster, Etcd, Options, WallClock, installed};
 use crate::process::{Home, Process, STEP_TIMEOUT};
+use crate::progress_proxy::ProgressProxy;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -145,6 +146,65 @@ async fn a_namespace_of_one_server_is_used_at_once_through_the_other() {
         let path = "/api/v1/namespaces/missing/configmaps";
         second.post(path, config_map("a")).await.expect(404);
     }
+}
+
+#[tokio::test]
+async fn a_server_whose_watches_lag_looks_up_what_another_has_just_created() {
+    const NAMESPACE: &str = "/api/v1/namespaces/default";
+    let Some(etcd) = installed().into_iter().next() else {
+        return;
+    };
+    let etcd = etcd.start(Options::default()).await;
+    let endpoint = etcd.endpoint(0);
+    // This version does not tell progress, so that no read waits for a watch.
+    let proxy = ProgressProxy::start(&endpoint, "3.4.23").await;
+    let home = Home::on_disk();
+    let prompt = home.start_with(&["--etcd-servers", &endpoint]).await;
+    let late = home.start_with(&["--etcd-servers", &proxy.endpoint]).await;
+    let (first, second) = (prompt.admin().await, late.admin().await);
+    proxy.hold(true);
+
+    let accounts = format!("{NAMESPACE}/serviceaccounts");
+    first.post(&accounts, config_map("robot")).await.expect(201);
+    let tokens = format!("{accounts}/robot/token");
+    let request = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}"#;
+    let token = first.post(&tokens, request).await.expect(201).json();
+    let bearer = format!("Bearer {}", token["status"]["token"].as_str().unwrap());
+    let robot = late.anonymous().await;
+    let header = ("authorization", bearer.as_str());
+    // It may not list them, but it is known.
+    robot.get_with(CONFIG_MAPS, header).await.expect(403);
+    second.post(&tokens, request).await.expect(201);
+
+    let class = json!({ "metadata": { "name": "fast" }, "handler": "fast" }).to_string();
+    let classes = "/apis/node.k8s.io/v1/runtimeclasses";
+    first.post(classes, class).await.expect(201);
+    let pod = json!({
+        "metadata": { "name": "web", "labels": { "app": "web" } },
+        "spec": {
+            "serviceAccountName": "robot", "runtimeClassName": "fast",
+            "containers": [{ "name": "c", "image": "i" }]
+        }
+    });
+    let (pods, pod) = (format!("{NAMESPACE}/pods"), pod.to_string());
+    let tried = format!("{pods}?dryRun=All");
+    second.post(&tried, pod.clone()).await.expect(201);
+    first.post(&pods, pod.clone()).await.expect(201);
+    second.post(&tried, pod).await.expect(409);
+
+    second.get(&format!("{pods}/web/log")).await.expect(204);
+    let status = json!({ "status": { "phase": "Running" } }).to_string();
+    let own_status = format!("{pods}/web/status");
+    first.call("PATCH", &own_status, status).await.expect(200);
+    let budget = json!({
+        "metadata": { "name": "all" },
+        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } }
+    });
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    first.post(budgets, budget.to_string()).await.expect(201);
+    let eviction = r#"{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"web"}}"#;
+    let evictions = format!("{pods}/web/eviction");
+    second.post(&evictions, eviction).await.expect(429);
 }
 
 #[tokio::test]

@@ -87,7 +87,10 @@ static TABLE: &[PluginRow] = {
                 concerns: service_account::concerns,
                 mutate: service_account::admit,
             },
-            check(service_account::check),
+            Validate::Later {
+                concerns: service_account::is_of_pod,
+                validate: service_account::check,
+            },
         ),
         PluginRow {
             plugin: Plugin {
@@ -162,8 +165,14 @@ static TABLE: &[PluginRow] = {
         ),
         PluginRow::on(
             "RuntimeClass",
-            change(runtime_class::admit),
-            check(runtime_class::check),
+            Mutate::Later {
+                concerns: runtime_class::concerns,
+                mutate: runtime_class::admit,
+            },
+            Validate::Later {
+                concerns: runtime_class::concerns,
+                validate: runtime_class::check,
+            },
         ),
         PluginRow::on(
             "CertificateApproval",

@@ -3,6 +3,7 @@
 use mizzen_component_helpers::tolerations::merge;
 use mizzen_object::Status;
 use mizzen_object::schema::CanonicalObject;
+use mizzen_registry::BoxFuture;
 use mizzen_value::Value;
 
 use super::Attributes;
@@ -10,23 +11,36 @@ use super::Attributes;
 const DIFFERENT: &str =
     "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
+/// Whether the write creates a pod.
+pub(super) fn concerns(attributes: &Attributes) -> bool {
+    attributes.is_main("", "pods") && attributes.is_create()
+}
+
 /// Sets overhead and scheduling of a new pod.
-pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
-    if !attributes.is_main("", "pods") || !attributes.is_create() {
-        return Ok(());
-    }
-    let Some(class) = class(attributes, pod)? else {
-        return Ok(());
-    };
-    apply_class(&class, pod).map_err(|why| attributes.forbidden(pod, &why))
+pub(super) fn admit<'a>(
+    attributes: &'a Attributes<'a>,
+    pod: &'a mut CanonicalObject,
+) -> BoxFuture<'a, Result<(), Status>> {
+    Box::pin(async move {
+        let Some(class) = class(attributes, pod).await? else {
+            return Ok(());
+        };
+        apply_class(&class, pod).map_err(|why| attributes.forbidden(pod, &why))
+    })
 }
 
 /// Checks the overhead of a new pod.
-pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
-    if !attributes.is_main("", "pods") || !attributes.is_create() {
-        return Ok(());
-    }
-    let class = class(attributes, pod)?.unwrap_or_default();
+pub(super) fn check<'a>(
+    attributes: &'a Attributes<'a>,
+    pod: &'a Value,
+) -> BoxFuture<'a, Result<(), Status>> {
+    Box::pin(async move {
+        let class = class(attributes, pod).await?.unwrap_or_default();
+        check_overhead(attributes, pod, &class)
+    })
+}
+
+fn check_overhead(attributes: &Attributes, pod: &Value, class: &Value) -> Result<(), Status> {
     let (expected, found) = (&class["overhead"], &pod["spec"]["overhead"]);
     let why = match expected.is_null() {
         true if found.is_empty() => return Ok(()),
@@ -39,16 +53,17 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
     Err(attributes.forbidden(pod, why))
 }
 
-fn class(attributes: &Attributes, pod: &Value) -> Result<Option<Value>, Status> {
+async fn class(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, Status> {
     let Some(name) = pod["spec"]["runtimeClassName"].as_str() else {
         return Ok(None);
     };
-    let found = attributes.find("node.k8s.io", "runtimeclasses", "", name);
-    found.map(Some).ok_or_else(|| {
-        attributes.forbidden(
+    let found = attributes.look_up("node.k8s.io", "runtimeclasses", "", name);
+    found.await.map(Some).map_err(|status| match status.code {
+        404 => attributes.forbidden(
             pod,
             &format!("pod rejected: RuntimeClass \"{name}\" not found"),
-        )
+        ),
+        _ => status,
     })
 }
 

@@ -34,14 +34,16 @@ pub(super) fn admit<'a>(
 ) -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(async move {
         if is_mirror(pod) {
-            return check(attributes, pod);
+            return check_pod(attributes, pod).await;
         }
         if pod["spec"]["serviceAccountName"].is_empty() {
             let spec = pod.entry("spec");
             spec.set("serviceAccountName", DEFAULT);
             spec.set("serviceAccount", DEFAULT);
         }
-        let account = wait_for_account(attributes, pod).await?;
+        let is_default = pod["spec"]["serviceAccountName"].str() == DEFAULT;
+        let n_tries = if is_default { TRIES } else { 1 };
+        let account = account_of(attributes, pod, n_tries).await?;
         const AUTOMOUNT: &str = "automountServiceAccountToken";
         let automount = pod["spec"][AUTOMOUNT].as_bool();
         if automount.or(account[AUTOMOUNT].as_bool()).unwrap_or(true) {
@@ -57,21 +59,30 @@ pub(super) fn admit<'a>(
                 .collect();
             pod.entry("spec").set("imagePullSecrets", secrets);
         }
-        check(attributes, pod)
+        check_pod(attributes, pod).await
     })
 }
 
+/// Whether the write is of a pod.
+pub(super) fn is_of_pod(attributes: &Attributes) -> bool {
+    attributes.is("", "pods")
+}
+
 /// Checks the service account of a pod and the secrets that it references.
-pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
-    if !attributes.is("", "pods") {
-        return Ok(());
-    }
+pub(super) fn check<'a>(
+    attributes: &'a Attributes<'a>,
+    pod: &'a Value,
+) -> BoxFuture<'a, Result<(), Status>> {
+    Box::pin(check_pod(attributes, pod))
+}
+
+async fn check_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
     match (attributes.subresource(), attributes.old) {
         ("", None) if is_mirror(pod) => {
             check_mirror(pod).map_err(|why| attributes.forbidden(pod, why))
         }
         ("", None) => {
-            let account = account_of(attributes, pod)?;
+            let account = account_of(attributes, pod, 1).await?;
             let checked = if limits_secrets(&account) {
                 check_secrets(&account, pod)
             } else {
@@ -80,7 +91,7 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
             checked.map_err(|why| attributes.forbidden(pod, &why))
         }
         ("ephemeralcontainers", Some(_)) => {
-            let account = account_of(attributes, pod)?;
+            let account = account_of(attributes, pod, 1).await?;
             let mountable = names(&account["secrets"]);
             let containers = &pod["spec"]["ephemeralContainers"];
             if !limits_secrets(&account) {
@@ -94,22 +105,12 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
     }
 }
 
-async fn wait_for_account(attributes: &Attributes<'_>, pod: &Value) -> Result<Value, Status> {
-    let tries = if pod["spec"]["serviceAccountName"].str() == DEFAULT {
-        TRIES
-    } else {
-        1
-    };
-    for _ in 1..tries {
-        match account_of(attributes, pod) {
-            Ok(account) => return Ok(account),
-            Err(_) => tokio::time::sleep(PAUSE).await,
-        }
-    }
-    account_of(attributes, pod)
-}
-
-fn account_of(attributes: &Attributes, pod: &Value) -> Result<Value, Status> {
+/// The account of a pod, which is looked up so many times until it is there.
+async fn account_of(
+    attributes: &Attributes<'_>,
+    pod: &Value,
+    n_tries: usize,
+) -> Result<Value, Status> {
     let (namespace, name) = (
         attributes.namespace(),
         pod["spec"]["serviceAccountName"].str(),
@@ -119,12 +120,21 @@ fn account_of(attributes: &Attributes, pod: &Value) -> Result<Value, Status> {
         let why = format!("no service account specified for pod {namespace}/{pod_name}");
         return Err(attributes.forbidden(pod, &why));
     }
-    attributes.find("", "serviceaccounts", namespace, name).ok_or_else(|| {
-        let why = format!(
-            "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
-        );
-        attributes.forbidden(pod, &why)
-    })
+    let mut left = n_tries;
+    let problem = loop {
+        left -= 1;
+        match attributes
+            .look_up("", "serviceaccounts", namespace, name)
+            .await
+        {
+            Ok(account) => return Ok(account),
+            Err(status) if status.code != 404 => break status.message,
+            Err(_) if left == 0 => break format!("serviceaccount \"{name}\" not found"),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    };
+    let why = format!("error looking up service account {namespace}/{name}: {problem}");
+    Err(attributes.forbidden(pod, &why))
 }
 
 /// Mounts a token into all containers without a mount at its path.

@@ -47,7 +47,7 @@ pub(super) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> 
         let message = "Non-matching dry-run options in request and content: [All] and";
         return Err(Status::unknown(format!("{message} [{}]", found.join(" "))));
     }
-    let pod = pod(call)?;
+    let pod = pod(call).await?;
     let mut delete = delete_options::from_value(&eviction["deleteOptions"])?;
     delete.dry_run |= options.dry_run;
     match ignores_budgets(&pod) {
@@ -86,11 +86,12 @@ fn check_eviction(call: &ResourceCall, eviction: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn pod(call: &ResourceCall) -> Result<Value, Status> {
+async fn pod(call: &ResourceCall<'_>) -> Result<Value, Status> {
     Ok(call
         .server
         .registry
-        .get(call.resource, &call.key(), "")?
+        .read(call.resource, &call.key(), "")
+        .await?
         .value())
 }
 
@@ -121,7 +122,7 @@ async fn evict_without_budget(
             status.reason == "Conflict" && requested.version.is_none() && requested.uid.is_none()
         };
         match mark_and_delete(call, options).await {
-            Err(status) if raced(&status) => pod = self::pod(call)?,
+            Err(status) if raced(&status) => pod = self::pod(call).await?,
             outcome => return outcome,
         }
     }
@@ -138,7 +139,7 @@ async fn evict_with_budget(
         .catalog
         .get("policy", "v1", "poddisruptionbudgets")
         .ok_or_else(Status::no_such_resource)?;
-    let matching = matching_budgets(call, &budgets, pod)?;
+    let matching = matching_budgets(call, &budgets, pod).await?;
     let budget = match matching.as_slice() {
         [] => return mark_and_delete(call, options).await,
         [budget] => budget,
@@ -216,8 +217,8 @@ async fn take_disruption(
 }
 
 /// The budgets of a pod.
-fn matching_budgets(
-    call: &ResourceCall,
+async fn matching_budgets(
+    call: &ResourceCall<'_>,
     budgets: &Resource,
     pod: &Value,
 ) -> Result<Vec<Value>, Status> {
@@ -225,13 +226,11 @@ fn matching_budgets(
         namespace: call.path.namespace.clone(),
         ..Selection::default()
     };
-    let all = call.server.registry.list(
-        budgets,
-        &ListOptions {
-            selection,
-            ..ListOptions::default()
-        },
-    )?;
+    let options = ListOptions {
+        selection,
+        ..ListOptions::default()
+    };
+    let all = call.server.registry.read_list(budgets, &options).await?;
     let labels = &pod["metadata"]["labels"];
     let matching = all
         .items

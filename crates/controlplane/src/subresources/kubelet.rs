@@ -22,7 +22,7 @@ const MAX_DOCUMENT: usize = 32 * 1024 * 1024;
 /// slash. The caller sets a timeout.
 pub async fn get_from_kubelet(server: &Server, node: &str, path: &str) -> Result<Bytes, Status> {
     let server = server.parts();
-    let address = address(server, node)?;
+    let address = address(server, node).await?;
     let url = format!("https://{address}{path}");
     let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
     let request = Request::get(&url)
@@ -70,25 +70,29 @@ pub(super) fn container<'a>(pod: &'a Value, requested: &'a str) -> Result<&'a st
     }
 }
 
-fn node(server: &ServerParts, name: &str) -> Result<Value, Status> {
+async fn node(server: &ServerParts, name: &str) -> Result<Value, Status> {
     let nodes = server
         .catalog
         .get("", "v1", "nodes")
         .ok_or_else(Status::no_such_resource)?;
-    let stored = server.registry.get(&nodes, &Key::new("", name), "")?;
-    Ok(stored.value())
+    let key = Key::new("", name);
+    Ok(server.registry.read(&nodes, &key, "").await?.value())
 }
 
 /// Whether the kubelet of a node declares a feature.
-pub(super) fn declares(server: &ServerParts, name: &str, feature: &str) -> Result<bool, Status> {
-    let node = node(server, name)?;
+pub(super) async fn declares(
+    server: &ServerParts,
+    name: &str,
+    feature: &str,
+) -> Result<bool, Status> {
+    let node = node(server, name).await?;
     let mut declared = node["status"]["declaredFeatures"].list().iter();
     Ok(declared.any(|declared| declared.str() == feature))
 }
 
 /// The host and port of a node's kubelet.
-pub(super) fn endpoint(server: &ServerParts, name: &str) -> Result<(String, i64), Status> {
-    let node = node(server, name)?;
+pub(super) async fn endpoint(server: &ServerParts, name: &str) -> Result<(String, i64), Status> {
+    let node = node(server, name).await?;
     let addresses = node["status"]["addresses"].list();
     let of_type = |address_type: &String| {
         addresses
@@ -112,8 +116,9 @@ pub(super) fn endpoint(server: &ServerParts, name: &str) -> Result<(String, i64)
 }
 
 /// The `host:port` of a node's kubelet.
-pub(super) fn address(server: &ServerParts, node: &str) -> Result<String, Status> {
-    endpoint(server, node).map(|(host, port)| join_host_port(&host, port))
+pub(super) async fn address(server: &ServerParts, node: &str) -> Result<String, Status> {
+    let (host, port) = endpoint(server, node).await?;
+    Ok(join_host_port(&host, port))
 }
 
 /// Go: `net.JoinHostPort`.

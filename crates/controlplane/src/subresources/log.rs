@@ -21,7 +21,8 @@ pub(super) async fn get(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let pod = call
         .server
         .registry
-        .get(call.resource, &call.key(), "")?
+        .read(call.resource, &call.key(), "")
+        .await?
         .value();
     let container = kubelet::container(&pod, call.request.query.text("container"))?;
     let node = pod["spec"]["nodeName"].str();
@@ -36,7 +37,7 @@ pub(super) async fn get(call: &ResourceCall<'_>) -> Result<Response, Status> {
         metadata["namespace"].str(),
         metadata["name"].str()
     );
-    let address = &kubelet::address(call.server, node)?;
+    let address = &kubelet::address(call.server, node).await?;
     let url = format!("https://{address}{path}");
     let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
     let request = Outward::get(&url)

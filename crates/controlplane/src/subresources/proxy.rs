@@ -54,9 +54,9 @@ async fn proxy_request(call: &ResourceCall<'_>) -> Result<Response, Status> {
     let request = call.request;
     let below = proxied_path(&admitted_path(call).await?, request.uri.path());
     let location = match call.path.resource.as_str() {
-        "pods" => ProxyLocation::of_pod(call)?,
+        "pods" => ProxyLocation::of_pod(call).await?,
         "nodes" => ProxyLocation::of_node(call).await?,
-        _ => ProxyLocation::of_service(call)?,
+        _ => ProxyLocation::of_service(call).await?,
     };
     let is_upgrade = hop_by_hop::is_upgrade(&request.headers);
     if below.is_empty() && !is_upgrade && matches!(request.method, Method::GET | Method::HEAD) {
@@ -162,7 +162,7 @@ enum ProxyRoute {
 
 impl ProxyLocation {
     /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`. The default port is the first of the pod.
-    fn of_pod(call: &ResourceCall) -> Result<ProxyLocation, Status> {
+    async fn of_pod(call: &ResourceCall<'_>) -> Result<ProxyLocation, Status> {
         let requested = &call.path.name;
         let invalid = || {
             Status::bad_request(format!(
@@ -171,7 +171,9 @@ impl ProxyLocation {
             ))
         };
         let (scheme, name, port) = split(requested).ok_or_else(invalid)?;
-        let pod = pod(call, name)?;
+        let key = Key::new(&call.path.namespace, name);
+        let pod = call.server.registry.read(call.resource, &key, "");
+        let pod = pod.await?.value();
         let containers = pod["spec"]["containers"].list();
         let first = containers
             .iter()
@@ -205,7 +207,7 @@ impl ProxyLocation {
             ))
         };
         let (scheme, name, port) = split(requested).ok_or_else(invalid)?;
-        let (host, kubelet_port) = kubelet::endpoint(call.server, name)?;
+        let (host, kubelet_port) = kubelet::endpoint(call.server, name).await?;
         let kubelet_port = kubelet_port.to_string();
         let is_kubelet = port.is_empty() || port == kubelet_port;
         // The kubelet of a simulated node listens on a local address; no other local port is proxied.
@@ -229,7 +231,7 @@ impl ProxyLocation {
     }
 
     /// A random endpoint of a Service. The port is that of the Service, by number or name.
-    fn of_service(call: &ResourceCall) -> Result<ProxyLocation, Status> {
+    async fn of_service(call: &ResourceCall<'_>) -> Result<ProxyLocation, Status> {
         let requested = &call.path.name;
         let shown = mizzen_value::json::quote(requested);
         let invalid = || Status::bad_request(format!("invalid service request {shown}"));
@@ -237,7 +239,8 @@ impl ProxyLocation {
         let key = Key::new(&call.path.namespace, name);
         let mut port = port.to_owned();
         if let Ok(number) = port.parse::<i64>() {
-            let service = call.server.registry.get(call.resource, &key, "")?.value();
+            let service = call.server.registry.read(call.resource, &key, "");
+            let service = service.await?.value();
             let ports = service["spec"]["ports"].list();
             port = match ports.iter().find(|known| known["port"].int() == number) {
                 Some(known) => known["name"].str().to_owned(),
@@ -262,7 +265,8 @@ impl ProxyLocation {
         let endpoints = call
             .server
             .registry
-            .get(&endpoints, &key, "")
+            .read(&endpoints, &key, "")
+            .await
             .map_err(missing)?
             .value();
         let mut found = Vec::new();
@@ -275,10 +279,8 @@ impl ProxyLocation {
                 continue;
             };
             for address in subset["addresses"].list() {
-                found.extend(
-                    endpoint_pod(call, address)
-                        .map(|pod| (pod, address["ip"].str(), port["port"].int())),
-                );
+                let pod = endpoint_pod(call, address).await;
+                found.extend(pod.map(|pod| (pod, address["ip"].str(), port["port"].int())));
             }
         }
         if found.is_empty() {
@@ -333,26 +335,16 @@ fn split(id: &str) -> Option<(&str, &str, &str)> {
     (!name.is_empty() && matches!(scheme, "" | "http" | "https")).then_some((scheme, name, port))
 }
 
-fn pod(call: &ResourceCall, name: &str) -> Result<Value, Status> {
-    let pods = call
-        .server
-        .catalog
-        .get("", "v1", "pods")
-        .ok_or_else(Status::no_such_resource)?;
-    Ok(call
-        .server
-        .registry
-        .get(&pods, &Key::new(&call.path.namespace, name), "")?
-        .value())
-}
-
-/// The pod of an address. Kubernetes: only pods are proxied, so that a client cannot reach other addresses.
-fn endpoint_pod(call: &ResourceCall, address: &Value) -> Option<Value> {
+/// The pod of an address. Kubernetes: only pods are proxied, so that a client cannot reach other addresses. There may be
+/// very many addresses, so only a pod that the cache does not have is read from the store.
+async fn endpoint_pod(call: &ResourceCall<'_>, address: &Value) -> Option<Value> {
     let target = &address["targetRef"];
     if target["namespace"].str() != call.path.namespace {
         return None;
     }
-    let pod = pod(call, target["name"].str()).ok()?;
+    let pods = call.server.catalog.get("", "v1", "pods")?;
+    let key = Key::new(&call.path.namespace, target["name"].str());
+    let pod = call.server.registry.find(&pods, &key).await.ok()?.value();
     let has = pod["status"]["podIPs"]
         .list()
         .iter()
@@ -459,8 +451,8 @@ async fn connect_to(
     };
     let metadata = &pod["metadata"];
     let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
-    let kubelet =
-        kubelet::address(call.server, node).map_err(|status| SendError(status.message))?;
+    let kubelet = kubelet::address(call.server, node).await;
+    let kubelet = kubelet.map_err(|status| SendError(status.message))?;
     let url = format!(
         "https://{kubelet}/tunnel/{namespace}/{name}?port={}",
         location.number()?

@@ -30,12 +30,12 @@ pub(super) async fn connect(call: &ResourceCall<'_>) -> Result<Response, Status>
     }
     let mut options = StreamOptions::read(query, stream)?;
     admission::admit_connect(call, &mut options.object).await?;
-    let location = location(call, &options)?;
+    let location = location(call, &options).await?;
     if !hop_by_hop::is_upgrade(&call.request.headers) {
         return Err(Status::bad_request("Upgrade request required"));
     }
     if needs_translation(&call.request.headers)
-        && !kubelet::declares(call.server, &location.node, WEBSOCKETS)?
+        && !kubelet::declares(call.server, &location.node, WEBSOCKETS).await?
     {
         let node = &location.node;
         return Err(Status::bad_request(format!(
@@ -163,11 +163,15 @@ struct StreamLocation {
     path: String,
 }
 
-fn location(call: &ResourceCall, options: &StreamOptions) -> Result<StreamLocation, Status> {
+async fn location(
+    call: &ResourceCall<'_>,
+    options: &StreamOptions<'_>,
+) -> Result<StreamLocation, Status> {
     let pod = call
         .server
         .registry
-        .get(call.resource, &call.key(), "")?
+        .read(call.resource, &call.key(), "")
+        .await?
         .value();
     let (kind, below) = match options.stream {
         "portforward" => ("portForward", String::new()),
@@ -190,7 +194,7 @@ fn location(call: &ResourceCall, options: &StreamOptions) -> Result<StreamLocati
     let path = format!("/{kind}/{namespace}/{name}{below}{}", options.query());
     Ok(StreamLocation {
         node: node.to_owned(),
-        address: kubelet::address(call.server, node)?,
+        address: kubelet::address(call.server, node).await?,
         path,
     })
 }

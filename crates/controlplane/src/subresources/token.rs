@@ -39,7 +39,7 @@ pub(super) async fn create(call: &ResourceCall<'_>) -> Result<Response, Status> 
     RequestFieldManager::new(call).update_as(&gvk, root, &nothing, &mut token);
     admission::admit_other(call, &gvk, root, &mut token, None).await?;
     admission::check_other(call, &gvk, root, &token, None).await?;
-    issue_token(call, &mut token)?;
+    issue_token(call, &mut token).await?;
     token.set("kind", &gvk.kind);
     token.set("apiVersion", gvk.api_version());
     schema::canonical(root, &mut token);
@@ -59,8 +59,8 @@ fn token_kind() -> GroupVersionKind {
 }
 
 /// Validates the request and fills in its status.
-fn issue_token(call: &ResourceCall, token: &mut Value) -> Result<(), Status> {
-    let account = account(call, &token["metadata"])?;
+async fn issue_token(call: &ResourceCall<'_>, token: &mut Value) -> Result<(), Status> {
+    let account = account(call, &token["metadata"]).await?;
     let now = call.server.registry.now();
     let metadata = token.entry("metadata");
     for field in ["name", "namespace", "uid"] {
@@ -75,7 +75,7 @@ fn issue_token(call: &ResourceCall, token: &mut Value) -> Result<(), Status> {
         );
     }
     validate(call, token)?;
-    let bound = bound_claims(call, &token["spec"]["boundObjectRef"])?;
+    let bound = bound_claims(call, &token["spec"]["boundObjectRef"]).await?;
     let requested = token["spec"]["expirationSeconds"].int();
     let longest = call.server.options.service_accounts.max_expiration;
     if let Some(longest) = longest.filter(|longest| requested > *longest) {
@@ -93,7 +93,7 @@ fn issue_token(call: &ResourceCall, token: &mut Value) -> Result<(), Status> {
 }
 
 /// The service account of the token. Name and uid in the request must match it.
-fn account(call: &ResourceCall, metadata: &Value) -> Result<Value, Status> {
+async fn account(call: &ResourceCall<'_>, metadata: &Value) -> Result<Value, Status> {
     let name = call.path.name.as_str();
     let stated = metadata["name"].str();
     if !stated.is_empty() && stated != name {
@@ -109,7 +109,8 @@ fn account(call: &ResourceCall, metadata: &Value) -> Result<Value, Status> {
     let account = call
         .server
         .registry
-        .get(call.resource, &call.key(), "")?
+        .read(call.resource, &call.key(), "")
+        .await?
         .value();
     let (stated, uid) = (metadata["uid"].str(), account["metadata"]["uid"].str());
     if !stated.is_empty() && stated != uid {
@@ -142,7 +143,7 @@ fn validate(call: &ResourceCall, token: &Value) -> Result<(), Status> {
 }
 
 /// The claims of the object that a token is bound to.
-fn bound_claims(call: &ResourceCall, reference: &Value) -> Result<Value, Status> {
+async fn bound_claims(call: &ResourceCall<'_>, reference: &Value) -> Result<Value, Status> {
     if reference.is_null() {
         return Ok(Value::object());
     }
@@ -155,7 +156,7 @@ fn bound_claims(call: &ResourceCall, reference: &Value) -> Result<Value, Status>
     let mut claims = Value::object();
     let object = match (version.contains('/'), kind) {
         (false, "Pod") => {
-            let pod = get(call, "pods", namespace, name)?;
+            let pod = get(call, "pods", namespace, name).await?;
             let account = call.path.name.as_str();
             if pod["spec"]["serviceAccountName"].str() != account {
                 return Err(Status::bad_request(format!(
@@ -165,7 +166,7 @@ fn bound_claims(call: &ResourceCall, reference: &Value) -> Result<Value, Status>
             // The token of a pod names its node, even if the node does not exist.
             let node = pod["spec"]["nodeName"].str();
             if !node.is_empty() {
-                let found = get(call, "nodes", "", node);
+                let found = get(call, "nodes", "", node).await;
                 let unknown = |_| value!({ "name": node });
                 claims.set(
                     "node",
@@ -174,8 +175,8 @@ fn bound_claims(call: &ResourceCall, reference: &Value) -> Result<Value, Status>
             }
             pod
         }
-        (false, "Secret") => get(call, "secrets", namespace, name)?,
-        (false, "Node") => get(call, "nodes", "", name)?,
+        (false, "Secret") => get(call, "secrets", namespace, name).await?,
+        (false, "Node") => get(call, "nodes", "", name).await?,
         _ => {
             let parts: Vec<&str> = version.split('/').collect();
             let (group, version) = match parts[..] {
@@ -193,7 +194,12 @@ fn bound_claims(call: &ResourceCall, reference: &Value) -> Result<Value, Status>
     Ok(claims)
 }
 
-fn get(call: &ResourceCall, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
+async fn get(
+    call: &ResourceCall<'_>,
+    plural: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Value, Status> {
     let resource = call
         .server
         .catalog
@@ -203,7 +209,8 @@ fn get(call: &ResourceCall, plural: &str, namespace: &str, name: &str) -> Result
     Ok(call
         .server
         .registry
-        .get(&resource, &Key::new(namespace, name), "")?
+        .read(&resource, &Key::new(namespace, name), "")
+        .await?
         .value())
 }
 

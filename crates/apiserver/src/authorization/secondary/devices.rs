@@ -19,8 +19,8 @@ use super::AuthorizedWrite;
 const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
 
 /// Adds a violation if a new claim requests admin access and its namespace does not have the label.
-pub(super) fn check_admin_access(
-    write: &AuthorizedWrite<'_>,
+pub(super) async fn check_admin_access(
+    write: AuthorizedWrite<'_>,
     spec: &Value,
     violations: &mut Violations,
 ) {
@@ -33,7 +33,7 @@ pub(super) fn check_admin_access(
     };
     // Kubernetes: the path is that of an older version, and the same in a template.
     let path = format!("spec.devices.requests[{idx}].adminAccess");
-    let violation = write.admin_violation(&path);
+    let violation = write.admin_violation(&path).await;
     violations.0.splice(0..0, violation);
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn authorize_status(write: AuthorizedWrite<'_>, violations: &mu
     };
     let (new, old) = (canonical(write.new), canonical(old));
     let mut refused = Violations::default();
-    write.check_admin_status(&new, &old, &mut refused);
+    write.check_admin_status(&new, &old, &mut refused).await;
     write.authorize_binding(&new, &old, &mut refused).await;
     // Device statuses belong to the allocation.
     if !new["allocation"].is_null() {
@@ -58,11 +58,12 @@ pub(super) async fn authorize_status(write: AuthorizedWrite<'_>, violations: &mu
 
 impl AuthorizedWrite<'_> {
     /// Why the namespace does not allow admin access.
-    fn admin_violation(&self, path: &str) -> Option<mizzen_object::Violation> {
+    async fn admin_violation(&self, path: &str) -> Option<mizzen_object::Violation> {
         let AuthorizedWrite { call, .. } = self;
         let mut violations = Violations::default();
         let namespaces = call.server.catalog.get("", "v1", "namespaces")?;
-        match call.server.registry.get(&namespaces, &Key::new("", &call.path.namespace), "") {
+        let key = Key::new("", &call.path.namespace);
+        match call.server.registry.read(&namespaces, &key, "").await {
             Ok(namespace) if namespace.value()["metadata"]["labels"][ADMIN_ACCESS].str() == "true" => {}
             Ok(_) => violations.forbidden(
                 path,
@@ -82,7 +83,7 @@ impl AuthorizedWrite<'_> {
         violations.0.pop()
     }
 
-    fn check_admin_status(&self, new: &Value, old: &Value, refused: &mut Violations) {
+    async fn check_admin_status(&self, new: &Value, old: &Value, refused: &mut Violations) {
         let granted = |status: &Value| {
             let results = status["allocation"]["devices"]["results"].list();
             results
@@ -91,7 +92,7 @@ impl AuthorizedWrite<'_> {
         };
         if let (Some(idx), None) = (granted(new), granted(old)) {
             let path = format!("status.allocation.devices.results[{idx}].adminAccess");
-            refused.0.extend(self.admin_violation(&path));
+            refused.0.extend(self.admin_violation(&path).await);
         }
     }
 

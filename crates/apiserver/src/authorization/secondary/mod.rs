@@ -45,12 +45,12 @@ pub(crate) fn authorize<'a>(
         ) => Some(Box::pin(parameters::authorize_binding(write, violations))),
         // The spec is immutable.
         ("resource.k8s.io", "resourceclaims", "") if old.is_none() => {
-            devices::check_admin_access(&write, &new["spec"], violations);
-            None
+            let checked = devices::check_admin_access(write, &new["spec"], violations);
+            Some(Box::pin(checked))
         }
         ("resource.k8s.io", "resourceclaimtemplates", "") if old.is_none() => {
-            devices::check_admin_access(&write, &new["spec"]["spec"], violations);
-            None
+            let checked = devices::check_admin_access(write, &new["spec"]["spec"], violations);
+            Some(Box::pin(checked))
         }
         ("resource.k8s.io", "resourceclaims", "status") => {
             Some(Box::pin(devices::authorize_status(write, violations)))

@@ -58,7 +58,7 @@ pub(super) async fn authorize_binding(write: AuthorizedWrite<'_>, violations: &m
     if write.is_exempt(violations) || reference.is_null() {
         return;
     }
-    let kind = write.param_kind();
+    let kind = write.param_kind().await;
     let params = match &kind {
         Some(kind) if !kind.is_null() => Params::resolve(write.call.server, kind),
         _ => Params::default(),
@@ -128,7 +128,7 @@ impl AuthorizedWrite<'_> {
 
     /// The paramKind of the policy of a binding, null if it has none. None if the policy does not
     /// exist.
-    fn param_kind(&self) -> Option<Value> {
+    async fn param_kind(&self) -> Option<Value> {
         let (server, kind) = (&self.call.server, self.call.resource.kind());
         let policies = match kind.plural.as_str() {
             "mutatingadmissionpolicybindings" => "mutatingadmissionpolicies",
@@ -136,7 +136,8 @@ impl AuthorizedWrite<'_> {
         };
         let policies = server.catalog.get(&kind.gvk.group, "v1", policies)?;
         let key = Key::new("", self.new["spec"]["policyName"].str());
-        Some(server.registry.get(&policies, &key, "").ok()?.value()["spec"]["paramKind"].clone())
+        let policy = server.registry.read(&policies, &key, "").await.ok()?;
+        Some(policy.value()["spec"]["paramKind"].clone())
     }
 }
 
