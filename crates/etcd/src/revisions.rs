@@ -24,6 +24,8 @@ const COMPACT_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Revisions {
     client: Client,
     at: u64,
+    /// Whether the key that uses up revisions is there.
+    has_key: bool,
     /// How many were used up since they were compacted last.
     n_used: u64,
     compact_interval: u64,
@@ -41,6 +43,7 @@ impl Revisions {
         Ok(Revisions {
             client,
             at: u64::try_from(revision).unwrap_or_default(),
+            has_key: false,
             n_used: 0,
             compact_interval: compact_interval.max(1),
         })
@@ -68,8 +71,13 @@ impl Revisions {
         self.at += 1;
     }
 
-    /// Deletes the key that used up revisions.
-    pub async fn end(self) -> Result<(), CallError> {
+    /// Uses up the revisions up to and with `revision`, and deletes the key that does so. That takes the last of them, or,
+    /// if `revision` is written already or the key was not there, the one after it.
+    pub async fn end_at(mut self, revision: u64) -> Result<(), CallError> {
+        self.use_up_to(revision).await?;
+        if self.at < revision && !self.has_key {
+            self.use_up(1).await?;
+        }
         let delete = transaction(RequestOp::delete(KEY));
         self.client.txn(delete).await.map(drop)
     }
@@ -83,6 +91,7 @@ impl Revisions {
         let () = done.await?;
         self.at += n;
         self.n_used += n;
+        self.has_key |= n > 0;
         Ok(())
     }
 

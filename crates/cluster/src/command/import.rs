@@ -11,8 +11,8 @@ use crate::compose::{ComposeError, block_on_large_stack};
 use crate::log::{print_error, write_output};
 use crate::terminal::Progress;
 use crate::transfer::{
-    FileError, ImportOptions, KeepArgs, OnConflict, Report, SelectionArgs, SelectionError, Target,
-    TargetError, read_objects,
+    FileContent, FileError, ImportOptions, KeepArgs, OnConflict, Report, SelectionArgs,
+    SelectionError, Target, TargetError,
 };
 
 /// Create the objects of files in a cluster
@@ -91,21 +91,23 @@ impl ImportCommand {
 
     async fn import(self) -> Result<(), ImportError> {
         let selection = self.selection.selection()?;
-        let options = ImportOptions {
-            keep: self.keep.keep(),
-            on_conflict: self.on_conflict,
-            is_dry_run: self.dry_run,
-            into_existing: self.into_existing,
-        };
         let server = Options {
             service_ranges: self.services.ranges()?,
             service_node_ports: self.services.node_ports(),
             ..Options::default()
         };
-        let mut objects = Vec::new();
+        let mut content = FileContent::default();
         for file in &self.files {
-            objects.append(&mut read_objects(file)?);
+            content.read(file)?;
         }
+        let objects = content.objects;
+        let options = ImportOptions {
+            keep: self.keep.keep(),
+            on_conflict: self.on_conflict,
+            is_dry_run: self.dry_run,
+            into_existing: self.into_existing,
+            revision: content.revision,
+        };
         let place = self.place.find("mizzen-import").await?;
         let (target, to) = match &place {
             Place::Server(client, address) => (Target::Server(client.clone()), address.clone()),

@@ -1,7 +1,8 @@
 //! Objects with their uids, and maybe their revisions, into a data directory that no server uses or into etcd.
 //!
 //! They are decoded and converted to the storage version, and stored as they are: nothing is defaulted, validated or
-//! allocated. With revisions the directory or etcd must be new, since one counter numbers the writes of a store. A directory
+//! allocated. With revisions the directory or etcd must be new, since one counter numbers the writes of a store; it ends at
+//! the revision of the source, so that no number is issued twice, also of writes that no object shows. A directory
 //! appears under its name once it is complete; etcd is written to at the end (`numbered`).
 
 use std::collections::HashSet;
@@ -24,7 +25,7 @@ use tokio::time::{Instant, sleep};
 use super::apply::Applied;
 use super::directory::{DirectoryError, OfflineServer, blocking, make_keys, store_options};
 use super::numbered::{NumberedError, write_numbered};
-use super::{Keep, OnConflict, Outcome, group_of};
+use super::{ImportOptions, Keep, OnConflict, Outcome, group_of};
 
 /// How long a new definition may take to be served.
 const DEFINE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -68,6 +69,8 @@ struct NewStore {
     records: Vec<CreatedRecord>,
     /// The spaces and keys of the records.
     keys: HashSet<(Arc<str>, Arc<str>)>,
+    /// The revision of the source.
+    revision: Revision,
     is_dry_run: bool,
 }
 
@@ -102,36 +105,35 @@ impl ExactWriter {
     pub(super) async fn into_new(
         directory: &Path,
         encryption: Option<Arc<Encryption>>,
-        keep: Keep,
-        is_dry_run: bool,
+        options: ImportOptions,
     ) -> Result<ExactWriter, ExactError> {
         check_new(directory)?;
         let path = directory.into();
         let place = NewPlace::Directory(NewDirectory { path, encryption });
-        Ok(ExactWriter::into_new_store(place, keep, is_dry_run).await)
+        Ok(ExactWriter::into_new_store(place, options).await)
     }
 
     /// Fills an etcd that has no objects at the end.
     pub(super) async fn into_new_etcd(
         offline: OfflineServer,
         client: EtcdClient,
-        keep: Keep,
-        is_dry_run: bool,
+        options: ImportOptions,
     ) -> ExactWriter {
         let place = NewPlace::Etcd(offline, client);
-        ExactWriter::into_new_store(place, keep, is_dry_run).await
+        ExactWriter::into_new_store(place, options).await
     }
 
-    async fn into_new_store(place: NewPlace, keep: Keep, is_dry_run: bool) -> ExactWriter {
+    async fn into_new_store(place: NewPlace, options: ImportOptions) -> ExactWriter {
         ExactWriter {
             offline: OfflineServer::in_memory(Options::default()).await,
-            keep,
+            keep: options.keep,
             on_conflict: OnConflict::Fail,
             new: Some(NewStore {
                 place,
                 records: Vec::new(),
                 keys: HashSet::new(),
-                is_dry_run,
+                revision: options.revision.max(Revision::FIRST),
+                is_dry_run: options.is_dry_run,
             }),
         }
     }
@@ -272,9 +274,10 @@ impl ExactWriter {
 impl NewStore {
     async fn create(self) -> Result<(), ExactError> {
         match self.place {
-            NewPlace::Directory(directory) => directory.create(self.records).await,
+            NewPlace::Directory(directory) => directory.create(self.revision, self.records).await,
             NewPlace::Etcd(offline, client) => {
-                let written = write_numbered(&offline.store, &client, self.records).await;
+                let (store, records) = (&offline.store, self.records);
+                let written = write_numbered(store, &client, records, self.revision).await;
                 offline.close().await;
                 Ok(written?)
             }
@@ -283,7 +286,11 @@ impl NewStore {
 }
 
 impl NewDirectory {
-    async fn create(self, records: Vec<CreatedRecord>) -> Result<(), ExactError> {
+    async fn create(
+        self,
+        revision: Revision,
+        records: Vec<CreatedRecord>,
+    ) -> Result<(), ExactError> {
         let path = self.path;
         let fail = |source| ExactError::Io {
             path: path.clone(),
@@ -299,7 +306,7 @@ impl NewDirectory {
         let journal = draft.path().join("data");
         let target = journal.clone();
         let options = store_options(self.encryption);
-        blocking(move || mizzen_store::create(&target, &options, Revision::FIRST, records))
+        blocking(move || mizzen_store::create(&target, &options, revision, records))
             .await
             .map_err(DirectoryError::from)?;
         make_keys(&journal).map_err(DirectoryError::from)?;

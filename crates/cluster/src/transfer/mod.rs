@@ -44,7 +44,7 @@ pub(crate) use keep::{Keep, KeepArgs};
 pub(crate) use report::{Outcome, Report};
 pub(crate) use selection::{SelectionArgs, SelectionError};
 pub(crate) use source::{Exported, Source, SourceError};
-pub(crate) use stream::{FileError, Format, ObjectFile, read_objects};
+pub(crate) use stream::{FileContent, FileError, Format, ObjectFile};
 pub(crate) use target::{ImportOptions, Target, TargetError};
 
 use mizzen_value::Value;

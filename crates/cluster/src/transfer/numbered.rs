@@ -1,7 +1,7 @@
 //! Records with their revisions into an etcd that has none.
 //!
 //! etcd numbers its transactions one after the other. So records are written in the order of their revisions, those of
-//! one revision together, and the revisions between are used up.
+//! one revision together, and the revisions between, and those after the last record, are used up.
 
 use mizzen_etcd::Revisions;
 use mizzen_etcd::client::{CallError, Client};
@@ -40,11 +40,13 @@ pub(crate) enum NumberedError {
     Shared,
 }
 
-/// Writes records to a store in the etcd of `client`, each at its revision.
+/// Writes records to a store in the etcd of `client`, each at its revision. Afterwards etcd is at revision `end`, or at a
+/// later one: that of the last record, or the next, which removes what used up revisions.
 pub(super) async fn write_numbered(
     store: &Store,
     client: &Client,
     mut records: Vec<CreatedRecord>,
+    end: Revision,
 ) -> Result<(), NumberedError> {
     records.sort_by_key(|record| record.revision);
     let mut revisions = Revisions::begin(client.clone(), COMPACT_INTERVAL).await?;
@@ -64,7 +66,7 @@ pub(super) async fn write_numbered(
         write_together(store, together, revision).await?;
         revisions.written();
     }
-    Ok(revisions.end().await?)
+    Ok(revisions.end_at(end.0).await?)
 }
 
 /// Writes the records of one revision.

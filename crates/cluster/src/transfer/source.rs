@@ -7,6 +7,7 @@ use kube::{Client, Error};
 use mizzen_encryption::Encryption;
 use mizzen_sdk::dynamic::query;
 use mizzen_sdk::write::message;
+use mizzen_store::Revision;
 use mizzen_value::Value;
 
 use super::directory::{DirectoryError, EtcdObjects, OfflineServer};
@@ -125,6 +126,8 @@ async fn export(
     let served = ServedTypes::discover(requests).await;
     let served = served.map_err(|error| SourceError::Discover(message(&error)))?;
     let mut exported = Exported::default();
+    // A list has the revision of the store, which deletes move on, too.
+    let mut latest = Revision::ZERO;
     for (group, why) in &served.unavailable {
         let name = super::group_of(group);
         let is_wanted = selection.names_group(name) || !served.is_aggregated(group);
@@ -150,13 +153,18 @@ async fn export(
     });
     for one in types {
         let api_version = one.resource.api_version();
-        if served.is_aggregated(&api_version) && !selection.names_group(&one.resource.group) {
+        let is_aggregated = served.is_aggregated(&api_version);
+        if is_aggregated && !selection.names_group(&one.resource.group) {
             exported.aggregated.push(api_version);
             continue;
         }
         let n_before = exported.n_objects;
-        for objects in list_selected(requests, one, selection).await? {
-            for object in objects {
+        for listed in list_selected(requests, one, selection).await? {
+            // Another server has a counter of its own.
+            if !is_aggregated {
+                latest = latest.max(listed.revision);
+            }
+            for object in listed.objects {
                 let object = with_type(one, object);
                 match selection.check(&object, &one.resource.plural, keep) {
                     Selected::Yes => {}
@@ -178,9 +186,19 @@ async fn export(
         }
         exported.n_types += usize::from(exported.n_objects > n_before);
     }
+    if keep.revision && latest > Revision::ZERO {
+        file.write_revision(latest)?;
+    }
     exported.aggregated.sort();
     exported.aggregated.dedup();
     Ok(exported)
+}
+
+/// A list of all pages.
+struct Listed {
+    objects: Vec<Value>,
+    /// The revision of the store that it shows; zero if it has none.
+    revision: Revision,
 }
 
 /// The objects of a type, by namespace if namespaces are selected.
@@ -188,7 +206,7 @@ async fn list_selected(
     requests: &Requests,
     one: &ServedType,
     selection: &Selection,
-) -> Result<Vec<Vec<Value>>, SourceError> {
+) -> Result<Vec<Listed>, SourceError> {
     let all = [String::new()];
     let namespaces = match one.resource.namespaced && !selection.namespaces().is_empty() {
         true => selection.namespaces(),
@@ -198,7 +216,7 @@ async fn list_selected(
     for namespace in namespaces {
         let path = one.resource.path(namespace);
         match list(requests, &path, selection.label_text()).await {
-            Ok(objects) => lists.push(objects),
+            Ok(listed) => lists.push(listed),
             // Its definition was deleted meanwhile, and with it all objects.
             Err(Error::Api(status)) if status.code == 404 => {}
             Err(error) => {
@@ -217,7 +235,7 @@ async fn list_selected(
 
 /// All objects of a path, page by page. A list that takes so long that its continue token expires is begun again: objects of
 /// another revision would not belong to the ones that were read.
-async fn list(requests: &Requests, path: &str, labels: &str) -> Result<Vec<Value>, Error> {
+async fn list(requests: &Requests, path: &str, labels: &str) -> Result<Listed, Error> {
     for limit in [PAGE; RESTARTS].into_iter().chain([""]) {
         match list_pages(requests, path, labels, limit).await {
             Err(Error::Api(status)) if status.code == 410 && !limit.is_empty() => {}
@@ -232,7 +250,7 @@ async fn list_pages(
     path: &str,
     labels: &str,
     limit: &str,
-) -> Result<Vec<Value>, Error> {
+) -> Result<Listed, Error> {
     let (mut objects, mut token) = (Vec::new(), String::new());
     loop {
         let parameters = [
@@ -248,7 +266,9 @@ async fn list_pages(
             objects.append(items.make_list());
         }
         if token.is_empty() {
-            return Ok(objects);
+            let revision = page["metadata"]["resourceVersion"].str().parse();
+            let revision = Revision(revision.unwrap_or_default());
+            return Ok(Listed { objects, revision });
         }
     }
 }
@@ -300,7 +320,10 @@ mod tests {
             } else if query.contains("continue") {
                 (
                     200,
-                    format!(r#"{{"metadata":{{}},"items":[{}]}}"#, item("b")),
+                    format!(
+                        r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{}]}}"#,
+                        item("b")
+                    ),
                 )
             } else if query.contains("limit") {
                 let text = format!(
@@ -310,7 +333,8 @@ mod tests {
                 (200, text)
             } else {
                 let items = [item("a"), item("b")].join(",");
-                (200, format!(r#"{{"metadata":{{}},"items":[{items}]}}"#))
+                let text = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{items}]}}"#);
+                (200, text)
             };
             let response = Response::builder()
                 .status(code)
@@ -318,10 +342,11 @@ mod tests {
             async move { Ok::<_, Infallible>(response.expect("it is valid")) }
         });
         let requests = Requests::new(Client::new(service, "default"));
-        let objects = list(&requests, "/api/v1/configmaps", "").await.unwrap();
+        let listed = list(&requests, "/api/v1/configmaps", "").await.unwrap();
+        assert_eq!(listed.revision, Revision(7));
         let name = |object: &Value| object["metadata"]["name"].str().to_owned();
         let queries = queries.lock().clone();
-        (objects.iter().map(name).collect(), queries)
+        (listed.objects.iter().map(name).collect(), queries)
     }
 
     #[tokio::test]

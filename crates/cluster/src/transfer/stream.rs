@@ -3,6 +3,9 @@
 //! What is read is recognised by its content, what is written depends on the name: `.json` and `.jsonl` are JSON, an object per
 //! line, everything else YAML; `.gz` at the end is compressed. Both are what `kubectl apply -f` reads. The file appears
 //! under its name once it is complete.
+//!
+//! An export that keeps revisions ends with a document that is no object: the revision of the store that was exported
+//! (`REVISION_FORMAT`). Without it the writes that no object shows, such as deletes, would not be counted.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -12,12 +15,24 @@ use clap::ValueEnum;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use mizzen_store::Revision;
 use mizzen_value::json::{self, JsonScanner};
-use mizzen_value::{Value, yaml};
+use mizzen_value::{Value, value, yaml};
 use tempfile::NamedTempFile;
+
+use super::group_of;
 
 /// The most that a file may have when it is decompressed.
 const MAX_BYTES: u64 = 4 << 30;
+
+/// The group of documents that are about the file, and not objects of the cluster.
+const FILE_GROUP: &str = "export.mizzen.dev";
+
+/// The apiVersion of the document with the revision of the store.
+const REVISION_FORMAT: &str = "export.mizzen.dev/v1";
+
+/// Its kind.
+const REVISION_KIND: &str = "StoreRevision";
 
 /// The first bytes of what gzip wrote.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -145,6 +160,16 @@ impl ObjectFile {
         written.map_err(in_file(&self.path))
     }
 
+    /// Appends the revision of the store in which the objects are.
+    pub(crate) fn write_revision(&mut self, revision: Revision) -> Result<(), FileError> {
+        let revision = revision.to_string();
+        self.write(&value!({
+            "apiVersion": (REVISION_FORMAT),
+            "kind": (REVISION_KIND),
+            "metadata": { "resourceVersion": (revision.as_str()) },
+        }))
+    }
+
     /// Makes the file appear under its name.
     pub(crate) fn finish(self) -> Result<(), FileError> {
         let fail = in_file(&self.path);
@@ -177,16 +202,25 @@ fn parent(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// Reads all objects of a file; `-` is standard input. Objects of lists are returned one by one.
-pub(crate) fn read_objects(path: &Path) -> Result<Vec<Value>, FileError> {
-    let text = read_text(path)?;
-    let mut objects = Vec::new();
-    parse(&text, &mut objects).map_err(|(line, why)| FileError::Invalid {
-        path: path.into(),
-        line,
-        why,
-    })?;
-    Ok(objects)
+/// What is in files.
+#[derive(Debug, Default)]
+pub(crate) struct FileContent {
+    /// The objects; those of lists one by one.
+    pub(crate) objects: Vec<Value>,
+    /// The revision of the store in which they were, the latest if there are several; zero if none is given.
+    pub(crate) revision: Revision,
+}
+
+impl FileContent {
+    /// Adds what is in a file; `-` is standard input.
+    pub(crate) fn read(&mut self, path: &Path) -> Result<(), FileError> {
+        let text = read_text(path)?;
+        parse(&text, self).map_err(|(line, why)| FileError::Invalid {
+            path: path.into(),
+            line,
+            why,
+        })
+    }
 }
 
 fn read_text(path: &Path) -> Result<Vec<u8>, FileError> {
@@ -212,7 +246,7 @@ fn read_text(path: &Path) -> Result<Vec<u8>, FileError> {
 /// A line, and what is wrong there.
 type Invalid = (usize, String);
 
-fn parse(text: &[u8], objects: &mut Vec<Value>) -> Result<(), Invalid> {
+fn parse(text: &[u8], content: &mut FileContent) -> Result<(), Invalid> {
     let (mut start, mut at, mut start_line) = (0, 0, 1);
     for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let end = at + line.len();
@@ -224,26 +258,30 @@ fn parse(text: &[u8], objects: &mut Vec<Value>) -> Result<(), Invalid> {
             if !rest.is_empty() && !rest.starts_with(b"#") {
                 return Err((index + 1, "only a comment may follow ---".into()));
             }
-            parse_document(&text[start..at], start_line, objects)?;
+            parse_document(&text[start..at], start_line, content)?;
             (start, start_line) = (end, index + 2);
         }
         at = end;
     }
-    parse_document(&text[start..], start_line, objects)
+    parse_document(&text[start..], start_line, content)
 }
 
-fn parse_document(text: &[u8], first_line: usize, objects: &mut Vec<Value>) -> Result<(), Invalid> {
+fn parse_document(
+    text: &[u8],
+    first_line: usize,
+    content: &mut FileContent,
+) -> Result<(), Invalid> {
     if text.trim_ascii_start().starts_with(b"{") {
-        let n_before = objects.len();
-        let Err(error) = parse_json(text, first_line, objects) else {
+        let n_before = content.objects.len();
+        let Err(error) = parse_json(text, first_line, content) else {
             return Ok(());
         };
-        objects.truncate(n_before);
+        content.objects.truncate(n_before);
         // A map of YAML may begin so, too. As an item of a list it cannot be followed by anything.
         let list = yaml::read(&[b"[", text, b"\n]"].concat());
         return match list {
             Ok(document) if document.complaint.is_none() && document.value.list().len() == 1 => {
-                add(document.value.list()[0].clone(), first_line, objects)
+                add(document.value.list()[0].clone(), first_line, content)
             }
             _ => Err(error),
         };
@@ -259,12 +297,12 @@ fn parse_document(text: &[u8], first_line: usize, objects: &mut Vec<Value>) -> R
     }
     match document.value {
         Value::Null => Ok(()),
-        value => add(value, first_line, objects),
+        value => add(value, first_line, content),
     }
 }
 
 /// JSON objects one after the other.
-fn parse_json(text: &[u8], first_line: usize, objects: &mut Vec<Value>) -> Result<(), Invalid> {
+fn parse_json(text: &[u8], first_line: usize, content: &mut FileContent) -> Result<(), Invalid> {
     let (mut counted, mut line) = (0, first_line);
     let mut line_at = |offset: usize| {
         let passed = text.get(counted..offset).unwrap_or_default();
@@ -282,15 +320,15 @@ fn parse_json(text: &[u8], first_line: usize, objects: &mut Vec<Value>) -> Resul
         let begins = line_at(at);
         let mut scanner = JsonScanner::new(&text[at..]);
         match json::read(&mut scanner) {
-            Ok(value) => add(value, begins, objects)?,
+            Ok(value) => add(value, begins, content)?,
             Err(error) => return Err((line_at(at + scanner.offset()), error.to_string())),
         }
         at += scanner.offset();
     }
 }
 
-/// Adds an object, or those of a list.
-fn add(value: Value, line: usize, objects: &mut Vec<Value>) -> Result<(), Invalid> {
+/// Adds an object, or those of a list, or what is said about the file.
+fn add(value: Value, line: usize, content: &mut FileContent) -> Result<(), Invalid> {
     let invalid = |why: &str| Err((line, why.to_owned()));
     if value.as_map().is_none() {
         return invalid("expected an object");
@@ -298,6 +336,11 @@ fn add(value: Value, line: usize, objects: &mut Vec<Value>) -> Result<(), Invali
     let (api_version, kind) = (value["apiVersion"].str(), value["kind"].str());
     if api_version.is_empty() || kind.is_empty() {
         return invalid("the object has no apiVersion or no kind");
+    }
+    if group_of(api_version) == FILE_GROUP {
+        let revision = store_revision(&value).map_err(|why| (line, why))?;
+        content.revision = content.revision.max(revision);
+        return Ok(());
     }
     if let (Some(item_kind), Value::List(items)) = (kind.strip_suffix("List"), &value["items"]) {
         for item in items {
@@ -309,15 +352,28 @@ fn add(value: Value, line: usize, objects: &mut Vec<Value>) -> Result<(), Invali
                 item.set("apiVersion", api_version);
                 item.set("kind", item_kind);
             }
-            add(item, line, objects)?;
+            add(item, line, content)?;
         }
         return Ok(());
     }
     if value["metadata"]["name"].str().is_empty() {
         return Err((line, format!("the {kind} has no metadata.name")));
     }
-    objects.push(value);
+    content.objects.push(value);
     Ok(())
+}
+
+/// The revision of the store, from the document of an export that has it.
+fn store_revision(document: &Value) -> Result<Revision, String> {
+    let (api_version, kind) = (document["apiVersion"].str(), document["kind"].str());
+    if (api_version, kind) != (REVISION_FORMAT, REVISION_KIND) {
+        return Err(format!(
+            "{kind} in {api_version} is of another version, this one reads {REVISION_KIND} in {REVISION_FORMAT}"
+        ));
+    }
+    let revision = document["metadata"]["resourceVersion"].str();
+    let invalid = |_| format!("the {kind} has no metadata.resourceVersion that is a number");
+    revision.parse().map(Revision).map_err(invalid)
 }
 
 #[cfg(test)]
@@ -325,9 +381,9 @@ mod tests {
     use super::*;
 
     fn titles(text: &str) -> Result<Vec<String>, Invalid> {
-        let mut objects = Vec::new();
-        parse(text.as_bytes(), &mut objects)?;
-        Ok(objects.iter().map(super::super::title).collect())
+        let mut content = FileContent::default();
+        parse(text.as_bytes(), &mut content)?;
+        Ok(content.objects.iter().map(super::super::title).collect())
     }
 
     #[track_caller]
@@ -361,6 +417,35 @@ mod tests {
         assert_eq!(titles(&text).unwrap(), ["secret a", "secret a"]);
         let text = "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: web, namespace: shop}\n";
         assert_eq!(titles(text).unwrap(), ["deployment.apps shop/web"]);
+    }
+
+    #[test]
+    fn the_revision_of_the_store_is_no_object() {
+        let of = |version: &str, revision: &str| {
+            format!(
+                r#"{{"apiVersion":"export.mizzen.dev/{version}","kind":"StoreRevision","metadata":{{"resourceVersion":"{revision}"}}}}"#
+            )
+        };
+        let read = |text: &str| {
+            let mut content = FileContent::default();
+            parse(text.as_bytes(), &mut content).map(|()| (content.objects.len(), content.revision))
+        };
+        let v1 = |revision| of("v1", revision);
+        assert_eq!(read(A), Ok((1, Revision::ZERO)), "older exports have none");
+        assert_eq!(read(&format!("{A}\n{}", v1("7"))), Ok((1, Revision(7))));
+        // Two exports in one file.
+        let both = [A, &v1("9"), A, &v1("7")].join("\n");
+        assert_eq!(read(&both), Ok((2, Revision(9))));
+        rejects(&format!("{A}\n{}", of("v2", "7")), 2, "of another version");
+        rejects(&v1("seven"), 1, "no metadata.resourceVersion");
+        let file = tempfile::tempdir().unwrap();
+        let path = file.path().join("a.yaml");
+        let mut written = ObjectFile::create(&path, None, false).unwrap();
+        written.write_revision(Revision(12)).unwrap();
+        written.finish().unwrap();
+        let mut content = FileContent::default();
+        content.read(&path).unwrap();
+        assert_eq!((content.objects.len(), content.revision), (0, Revision(12)));
     }
 
     #[test]

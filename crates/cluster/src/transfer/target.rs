@@ -9,6 +9,7 @@ use mizzen_controlplane::Options;
 use mizzen_encryption::Encryption;
 use mizzen_etcd::client::Client as EtcdClient;
 use mizzen_sdk::write::message;
+use mizzen_store::Revision;
 use mizzen_value::Value;
 
 use super::apply::Applier;
@@ -61,6 +62,8 @@ pub(crate) struct ImportOptions {
     pub(crate) is_dry_run: bool,
     /// Whether etcd may have objects already.
     pub(crate) into_existing: bool,
+    /// The revision of the source, which the target has, too, if revisions are kept; zero if it is not known.
+    pub(crate) revision: Revision,
 }
 
 /// Where objects go.
@@ -110,8 +113,7 @@ impl Target<'_> {
                 options: server,
             } => {
                 if keep.revision {
-                    let dry = options.is_dry_run;
-                    let writer = ExactWriter::into_new(directory, encryption, keep, dry).await?;
+                    let writer = ExactWriter::into_new(directory, encryption, options).await?;
                     write_exactly(writer, objects, report).await?;
                     return Ok(imported);
                 }
@@ -144,10 +146,7 @@ impl Target<'_> {
                 }
                 if keep.uid {
                     let writer = match keep.revision {
-                        true => {
-                            ExactWriter::into_new_etcd(offline, client, keep, options.is_dry_run)
-                                .await
-                        }
+                        true => ExactWriter::into_new_etcd(offline, client, options).await,
                         false => ExactWriter::into_open(offline, keep, options.on_conflict),
                     };
                     write_exactly(writer, objects, report).await?;

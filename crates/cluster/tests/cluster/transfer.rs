@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use mizzen_etcd::messages::{RangeRequest, RequestOp, ResponseHeader, TxnRequest};
+use mizzen_store::{Options, Store};
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -392,6 +393,99 @@ async fn long_lists_are_read_in_pages() {
     server.stop().await;
 }
 
+/// The objects of an export in JSON, and the revision of the store at its end.
+fn split_revision(text: &str) -> (String, u64) {
+    let (objects, last) = text.trim_end().rsplit_once('\n').unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(last["apiVersion"], "export.mizzen.dev/v1");
+    assert_eq!(last["kind"], "StoreRevision");
+    let revision = last["metadata"]["resourceVersion"].as_str().unwrap();
+    (objects.to_owned(), revision.parse().unwrap())
+}
+
+/// The revision of a data directory.
+async fn revision_of(home: &Home) -> u64 {
+    let store = Store::open_read_only(home.data_dir(), Options::default()).unwrap();
+    let revision = store.revision();
+    store.close().await;
+    revision.0
+}
+
+/// The last writes are deletes, which no object of the file shows. A copy that issues their numbers again hides its
+/// writes from watches that go on after them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_goes_on_after_the_last_revision_of_the_source_also_if_that_was_a_delete() {
+    const N_DELETES: usize = 100;
+    let home = Home::on_disk();
+    let server = home.start().await;
+    let client = server.admin().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for n in 0..N_DELETES {
+        let body = format!(r#"{{"metadata":{{"name":"m{n}"}}}}"#);
+        client.post(maps, body).await.expect(201);
+    }
+    for n in 0..N_DELETES {
+        let path = format!("{maps}/m{n}");
+        client.call("DELETE", &path, "").await.expect(200);
+    }
+    server.kill().await;
+    let last = revision_of(&home).await;
+    let exact = ["--all", "--keep", "all"];
+    let export = ["export", "all.json", "--data-dir", "data"];
+    run(0, &[&export[..], &exact].concat(), home.path());
+    let file = home.path().join("all.json");
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(split_revision(&text).1, last);
+
+    let import = |home: &Home, text: &str, place: &[&str]| {
+        fs::write(home.path().join("copy.json"), text).unwrap();
+        let import = ["import", "-q", "copy.json"];
+        run(0, &[&import[..], place, &exact].concat(), home.path());
+    };
+    let in_directory = ["--data-dir", "data"];
+    let copy = Home::on_disk();
+    import(&copy, &text, &in_directory);
+    assert_eq!(revision_of(&copy).await, last);
+    let server = copy.start().await;
+    let client = server.admin().await;
+    let mut events = client
+        .watch(&format!("{maps}?watch=1&resourceVersion={last}"))
+        .await;
+    let next = r#"{"metadata":{"name":"next"}}"#;
+    client.post(maps, next).await.expect(201);
+    assert_eq!(events.next_name().await, "ADDED next");
+    server.stop().await;
+
+    // Older exports do not tell the revision: the copy is at that of the latest object.
+    let (objects, _) = split_revision(&text);
+    let older = Home::on_disk();
+    import(&older, &objects, &in_directory);
+    let revisions = objects.lines().map(|line| {
+        let object: Value = serde_json::from_str(line).unwrap();
+        let revision = object["metadata"]["resourceVersion"].as_str().unwrap();
+        revision.parse::<u64>().unwrap()
+    });
+    assert_eq!(revision_of(&older).await, revisions.max().unwrap());
+    // A newer format is not taken for an older one.
+    let newer = text.replace("export.mizzen.dev/v1", "export.mizzen.dev/v2");
+    fs::write(home.path().join("newer.json"), newer).unwrap();
+    let import_newer = ["import", "newer.json", "--data-dir", "new"];
+    let said = self::run(1, &import_newer, home.path());
+    assert!(said.contains("is of another version"), "{said}");
+
+    let Some(etcd) = etcd().await else { return };
+    let endpoint = etcd.endpoint(0);
+    let import = ["import", "-q", "all.json", "--etcd-servers", &endpoint];
+    run(0, &[&import[..], &exact].concat(), home.path());
+    let request = RangeRequest {
+        key: "/".into(),
+        ..RangeRequest::default()
+    };
+    let at = etcd.client().range(request).await.unwrap().header.unwrap();
+    let at = u64::try_from(at.revision).unwrap();
+    assert!([last, last + 1].contains(&at), "{at} {last}");
+}
+
 /// An etcd for one test; none, with a message, if it is not installed.
 async fn etcd() -> Option<etcd_server::Cluster> {
     let etcd = etcd_server::installed().into_iter().next()?;
@@ -420,11 +514,18 @@ async fn a_data_directory_moves_to_etcd_and_back_with_uids_and_revisions() {
     fs::rename(home.data_dir(), home.path().join("old")).unwrap();
     run(&["import", "-q", "etcd.json"], &on_disk);
     run(&["export", "again.json"], &on_disk);
-    let [disk, etcd_file, again] = ["disk.json", "etcd.json", "again.json"]
-        .map(|file| fs::read_to_string(home.path().join(file)).unwrap());
+    let [(disk, revision), (etcd_file, in_etcd_at), (again, at)] =
+        ["disk.json", "etcd.json", "again.json"]
+            .map(|file| split_revision(&fs::read_to_string(home.path().join(file)).unwrap()));
     assert!(disk.contains(r#""resourceVersion""#) && disk.contains(r#""uid""#));
     assert_eq!(disk, etcd_file);
     assert_eq!(disk, again);
+    // etcd may need one more to remove what used up the revisions between.
+    assert!(
+        [revision, revision + 1].contains(&in_etcd_at),
+        "{revision} {in_etcd_at}"
+    );
+    assert_eq!(at, in_etcd_at);
 
     let other = Home::on_disk()
         .with("--etcd-servers")

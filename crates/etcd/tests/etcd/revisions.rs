@@ -30,8 +30,19 @@ async fn revisions_are_used_up_and_compacted_on_the_way() {
         assert!(compacted.is_compacted(), "{compacted}");
         let kept = at(204).await.expect("a revision that was not compacted");
         assert_eq!(kept.kvs[0].mod_revision, 30);
-        revisions.end().await.expect("etcd");
-        let left = client.range(get("mizzen_import_revision")).await;
-        assert!(left.expect("etcd").kvs.is_empty());
+        let now = async || {
+            let left = client.range(get("mizzen_import_revision")).await;
+            let left = left.expect("etcd");
+            assert!(left.kvs.is_empty());
+            left.header.expect("a header").revision
+        };
+        revisions.end_at(300).await.expect("etcd");
+        assert_eq!(now().await, 300, "also after the last write");
+        // A revision of the past needs none, and the next one two, since nothing but the key takes it.
+        for (end, expected) in [(200, 300), (301, 302)] {
+            let revisions = Revisions::begin(client.clone(), 50).await.expect("etcd");
+            revisions.end_at(end).await.expect("etcd");
+            assert_eq!(now().await, expected);
+        }
     }
 }
