@@ -1,7 +1,7 @@
 //! Lists: the state of all keys at exactly one revision.
 
 use crate::revisions::Changes;
-use crate::{Action, Freshness, History, List, Outcome, Violation};
+use crate::{Action, Freshness, History, List, Operation, Outcome, Violation};
 
 /// Checks each list against all that is known of its revision.
 pub(crate) fn check(history: &History, changes: &Changes<'_>, violations: &mut Vec<Violation>) {
@@ -37,19 +37,66 @@ fn problem(history: &History, changes: &Changes<'_>, list: &List, key: &str) -> 
             "{} is in the list, {revision} came after it",
             item.revision
         )),
-        (None, Some((revision, Some(_)))) if !may_be_deleted(history, list, key) => {
+        (None, Some((revision, Some(_)))) if !may_be_deleted(history, list, key, revision) => {
             Some(format!("{revision} is not in the list"))
         }
         _ => None,
     }
 }
 
-/// Whether a delete was sent whose revision no watch has shown, by the end of the list.
-fn may_be_deleted(history: &History, list: &List, key: &str) -> bool {
-    history.operations.iter().any(|operation| {
-        operation.key == key
-            && operation.called < list.returned
-            && matches!(operation.action, Action::Delete { .. })
-            && matches!(operation.outcome, Outcome::Deleted | Outcome::Unknown)
+/// Whether a delete whose revision no watch has shown may be between `put`, the last known change of `key` before the list,
+/// and the list.
+fn may_be_deleted(history: &History, list: &List, key: &str, put: u64) -> bool {
+    if put == list.revision {
+        return false;
+    }
+    let (after, before) = (
+        last_call_at_or_before(history, key, put),
+        first_return_at_or_after(history, list),
+    );
+    let mut deletes = history.operations.iter().filter(|it| it.key == key);
+    deletes.any(|operation| {
+        let Action::Delete { expected } = operation.action else {
+            return false;
+        };
+        let is_carried_out = matches!(operation.outcome, Outcome::Deleted | Outcome::Unknown);
+        // What it deleted was written by the put, or by a request that had no response.
+        let fits = expected.is_none_or(|expected| (put..list.revision).contains(&expected));
+        is_carried_out && fits && operation.deadline() > after && operation.called < before
     })
+}
+
+/// When the last request was sent that took `revision` or an earlier one, or saw that `revision` was the last of `key`. What
+/// had ended by then has an earlier revision.
+fn last_call_at_or_before(history: &History, key: &str, revision: u64) -> u64 {
+    let is_so = |operation: &&Operation| match &operation.outcome {
+        Outcome::Stored { revision: own } => *own <= revision,
+        Outcome::Found(version) => operation.key == key && version.revision == revision,
+        _ => false,
+    };
+    let operations = history.operations.iter().filter(is_so);
+    let shows = |list: &&List| {
+        let item = list.items.get(key);
+        list.freshness == Freshness::MostRecent && item.is_some_and(|it| it.revision == revision)
+    };
+    let lists = history.lists.iter().filter(shows);
+    let calls = operations.map(|operation| operation.called);
+    let calls = calls.chain(lists.map(|list| list.called));
+    calls.max().unwrap_or_default()
+}
+
+/// When a client first saw the revision of `list` or a later one. What was sent after that has a later revision.
+fn first_return_at_or_after(history: &History, list: &List) -> u64 {
+    let seen = history.operations.iter().filter_map(|operation| {
+        let revision = match &operation.outcome {
+            Outcome::Stored { revision } => *revision,
+            Outcome::Found(version) => version.revision,
+            _ => return None,
+        };
+        (revision >= list.revision).then_some(operation.returned)
+    });
+    let others = history.lists.iter();
+    let others = others.filter(|other| other.revision >= list.revision);
+    let returns = seen.chain(others.map(|other| other.returned));
+    returns.min().unwrap_or(list.returned)
 }

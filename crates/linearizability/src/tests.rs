@@ -270,6 +270,57 @@ fn a_list_of_the_present_is_not_stale_and_one_of_the_past_may_be() {
     reject(&listed(6, past, &[("a", 5), ("b", 6)]), "5 was requested");
 }
 
+/// An empty list of the past at `revision`, after `operations`.
+fn empty_list(revision: u64, operations: Vec<Operation>) -> History {
+    let mut history = history(operations);
+    history.lists.push(List {
+        called: 20,
+        returned: 21,
+        freshness: Freshness::Exact(revision),
+        revision,
+        items: BTreeMap::new(),
+    });
+    history
+}
+
+#[test]
+fn a_delete_explains_what_a_list_lacks_only_if_it_may_lie_between_them() {
+    let delete = |called, expected, outcome| {
+        request(called, called + 1, Action::Delete { expected }, outcome)
+    };
+    let put = |called, value, outcome| request(called, called + 1, create(value), outcome);
+    let first = || put(1, "a5", stored(5));
+    let other = || request_to("b", 9, 10, create("b8"), stored(8));
+    let lost = "is not in the list";
+    for outcome in [Outcome::Deleted, Outcome::Unknown] {
+        let delete = |called| delete(called, None, outcome.clone());
+        // Between the put and the revision of the list.
+        accept(&empty_list(7, vec![first(), delete(3), other()]));
+        // The list shows the put itself.
+        reject(&empty_list(5, vec![first(), delete(3)]), lost);
+        // It was sent when a later revision than that of the list had been seen.
+        reject(&empty_list(7, vec![first(), other(), delete(11)]), lost);
+    }
+    // The put came after it.
+    let earlier = delete(3, None, Outcome::Deleted);
+    let again = put(5, "a7", stored(7));
+    reject(&empty_list(9, vec![first(), earlier.clone(), again]), lost);
+    // The response of the put was lost, but not that of a read.
+    let unseen = put(5, "a7", Outcome::Unknown);
+    let read = request(7, 8, Action::Get, found(7, "a7"));
+    let operations = |delete| vec![first(), delete, unseen.clone(), read.clone()];
+    reject(&empty_list(9, operations(earlier)), lost);
+    // It had no response, so that it may have come later. (Another one deleted the first version.)
+    let pending = delete(4, None, Outcome::Unknown);
+    let both = [operations(delete(3, None, Outcome::Unknown)), vec![pending]].concat();
+    accept(&empty_list(9, both));
+    // It was to delete another version.
+    let other_version = delete(3, Some(4), Outcome::Unknown);
+    reject(&empty_list(9, vec![first(), other_version]), lost);
+    let same_version = delete(3, Some(5), Outcome::Unknown);
+    accept(&empty_list(9, vec![first(), same_version]));
+}
+
 fn event(kind: EventKind, key: &str, revision: u64) -> WatchEvent {
     let version = version(revision, &format!("{key}{revision}"));
     WatchEvent {
