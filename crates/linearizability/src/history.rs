@@ -8,9 +8,9 @@ use std::fmt;
 pub struct History {
     /// Requests for single objects, in any order.
     pub operations: Vec<Operation>,
-    /// Lists of all objects.
+    /// Lists.
     pub lists: Vec<List>,
-    /// Watches of all objects.
+    /// Watches.
     pub watches: Vec<Watch>,
 }
 
@@ -132,9 +132,34 @@ pub struct Version {
     pub value: String,
 }
 
-/// A list of all objects.
+/// Which objects a list or watch shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// All of them.
+    #[default]
+    All,
+    /// That of a key.
+    Key(String),
+    /// Those whose value has this label: what is before its first slash. A write may change it.
+    Label(String),
+}
+
+impl Scope {
+    /// Whether an object is in it.
+    pub fn has(&self, key: &str, value: &str) -> bool {
+        match self {
+            Scope::All => true,
+            Scope::Key(own) => own == key,
+            Scope::Label(label) => value.split_once('/').is_some_and(|(own, _)| own == label),
+        }
+    }
+}
+
+/// A list.
 #[derive(Clone, Debug)]
 pub struct List {
+    /// Which objects were requested.
+    pub scope: Scope,
     /// When it was sent.
     pub called: u64,
     /// When its response was there, that of the last page if there were several.
@@ -154,11 +179,15 @@ pub enum Freshness {
     MostRecent,
     /// That of a revision: `resourceVersionMatch=Exact`.
     Exact(u64),
+    /// That of a revision or of a later one, maybe from a cache: `resourceVersionMatch=NotOlderThan`.
+    NotOlderThan(u64),
 }
 
-/// A watch of all objects: from a list until the watcher had to list again. Connections in between do not count.
+/// A watch: from a list until the watcher had to list again. Connections in between do not count.
 #[derive(Clone, Debug)]
 pub struct Watch {
+    /// Which objects were requested.
+    pub scope: Scope,
     /// The watcher.
     pub watcher: usize,
     /// The revision of the list from which it began.
@@ -178,7 +207,8 @@ pub struct WatchEvent {
     pub kind: EventKind,
     /// To which object.
     pub key: String,
-    /// The revision and the content of the object; of a deleted one the revision of the delete and the last content.
+    /// The revision and the content of the object; of a deleted one the revision of the delete and the last content. An object
+    /// that leaves the scope of the watch is deleted there.
     pub version: Version,
 }
 

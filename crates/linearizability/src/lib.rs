@@ -5,8 +5,8 @@
 //!
 //! - `search`: the requests to each key, and lists as reads of all keys, are linearizable;
 //! - `revisions`: revisions are unique, and grow in the order in which clients saw writes end and begin;
-//! - `lists`: a list shows the state of all keys at exactly its revision;
-//! - `watches`: a watch delivers every change after its start, in order, once.
+//! - `lists`: a list shows the state of all keys, or of those in its scope, at exactly its revision;
+//! - `watches`: a watch delivers every change in its scope after its start, in order, once.
 //!
 //! A request without a response may have taken effect at any later time, or never.
 //!
@@ -40,7 +40,8 @@ mod tests;
 mod watches;
 
 pub use history::{
-    Action, EventKind, Freshness, History, List, Operation, Outcome, Version, Watch, WatchEvent,
+    Action, EventKind, Freshness, History, List, Operation, Outcome, Scope, Version, Watch,
+    WatchEvent,
 };
 
 use revisions::Changes;

@@ -15,13 +15,16 @@ pub(crate) fn check(history: &History, changes: &Changes<'_>, violations: &mut V
             key: key.into(),
             problem,
         }));
-        if let Freshness::Exact(revision) = list.freshness
-            && revision != list.revision
-        {
+        let (is_requested, requested) = match list.freshness {
+            Freshness::MostRecent => continue,
+            Freshness::Exact(revision) => (list.revision == revision, revision),
+            Freshness::NotOlderThan(revision) => (list.revision >= revision, revision),
+        };
+        if !is_requested {
             violations.push(Violation::List {
                 revision: list.revision,
                 key: String::new(),
-                problem: format!("{revision} was requested"),
+                problem: format!("{requested} was requested"),
             });
         }
     }
@@ -30,6 +33,9 @@ pub(crate) fn check(history: &History, changes: &Changes<'_>, violations: &mut V
 fn problem(history: &History, changes: &Changes<'_>, list: &List, key: &str) -> Option<String> {
     let last = changes.last(key, list.revision);
     match (list.items.get(key), last) {
+        (Some(item), _) if !list.scope.has(key, &item.value) => {
+            Some(format!("{:?} is not in {:?}", item.value, list.scope))
+        }
         (Some(item), _) if item.revision > list.revision => {
             Some(format!("{} is newer than the list", item.revision))
         }
@@ -37,16 +43,17 @@ fn problem(history: &History, changes: &Changes<'_>, list: &List, key: &str) -> 
             "{} is in the list, {revision} came after it",
             item.revision
         )),
-        (None, Some((revision, Some(_)))) if !may_be_deleted(history, list, key, revision) => {
-            Some(format!("{revision} is not in the list"))
+        (None, Some((revision, Some(value)))) if list.scope.has(key, value) => {
+            let may_be_gone = may_be_gone(history, list, key, revision);
+            (!may_be_gone).then(|| format!("{revision} is not in the list"))
         }
         _ => None,
     }
 }
 
-/// Whether a delete whose revision no watch has shown may be between `put`, the last known change of `key` before the list,
-/// and the list.
-fn may_be_deleted(history: &History, list: &List, key: &str, put: u64) -> bool {
+/// Whether a delete whose revision no watch has shown, or a put without a response that took the object out of the scope,
+/// may be between `put`, the last known change of `key` before the list, and the list.
+fn may_be_gone(history: &History, list: &List, key: &str, put: u64) -> bool {
     if put == list.revision {
         return false;
     }
@@ -54,15 +61,24 @@ fn may_be_deleted(history: &History, list: &List, key: &str, put: u64) -> bool {
         last_call_at_or_before(history, key, put),
         first_return_at_or_after(history, list),
     );
-    let mut deletes = history.operations.iter().filter(|it| it.key == key);
-    deletes.any(|operation| {
-        let Action::Delete { expected } = operation.action else {
-            return false;
+    let mut operations = history.operations.iter().filter(|it| it.key == key);
+    operations.any(|operation| {
+        let is_unknown = operation.outcome == Outcome::Unknown;
+        let (removes, expected) = match &operation.action {
+            Action::Delete { expected } => (
+                is_unknown || operation.outcome == Outcome::Deleted,
+                *expected,
+            ),
+            // Of one with a response the revision is known.
+            Action::Create { value } => (is_unknown && !list.scope.has(key, value), None),
+            Action::Update { value, expected } => {
+                (is_unknown && !list.scope.has(key, value), *expected)
+            }
+            Action::Get => (false, None),
         };
-        let is_carried_out = matches!(operation.outcome, Outcome::Deleted | Outcome::Unknown);
-        // What it deleted was written by the put, or by a request that had no response.
+        // What it replaced was written by the put, or by a request that had no response.
         let fits = expected.is_none_or(|expected| (put..list.revision).contains(&expected));
-        is_carried_out && fits && operation.deadline() > after && operation.called < before
+        removes && fits && operation.deadline() > after && operation.called < before
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::{EventKind, Freshness, History, Outcome, Version, Violation};
+use crate::{EventKind, Freshness, History, Outcome, Scope, Version, Violation};
 
 /// What is known to have been changed by which revision, from all responses and events.
 #[derive(Debug, Default)]
@@ -40,10 +40,16 @@ impl<'a> Changes<'a> {
                 add(*revision, key, Some(value));
             }
         }
-        for event in history.watches.iter().flat_map(|watch| &watch.events) {
-            let is_put = event.kind != EventKind::Deleted;
-            let value = is_put.then_some(event.version.value.as_str());
-            add(event.version.revision, &event.key, value);
+        for watch in &history.watches {
+            for event in &watch.events {
+                let is_put = event.kind != EventKind::Deleted;
+                // It may have another label, and be there.
+                if !is_put && matches!(watch.scope, Scope::Label(_)) {
+                    continue;
+                }
+                let value = is_put.then_some(event.version.value.as_str());
+                add(event.version.revision, &event.key, value);
+            }
         }
         changes
     }
@@ -66,6 +72,11 @@ impl<'a> Changes<'a> {
         after
             .take_while(move |(revision, _)| **revision <= end)
             .map(|(&revision, &change)| (revision, change))
+    }
+
+    /// The change of a revision, if it is known.
+    pub(crate) fn at(&self, revision: u64) -> Option<Change<'a>> {
+        self.by_revision.get(&revision).copied()
     }
 
     /// The last change of `key` that is known, up to and with `revision`.

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use crate::model::ObjectState;
-use crate::{Action, Freshness, History, List, Operation, Outcome, Violation};
+use crate::{Action, Freshness, History, List, Operation, Outcome, Scope, Violation};
 
 /// The client of reads that are items of lists.
 const LISTS: usize = usize::MAX;
@@ -19,7 +19,7 @@ pub(crate) fn check(history: &History, violations: &mut Vec<Violation>) {
         let requests = history.operations.iter().filter(|it| it.key == key);
         let present = |list: &&List| list.freshness == Freshness::MostRecent;
         let lists = history.lists.iter().filter(present);
-        let reads: Vec<Operation> = lists.map(|list| read_of(list, key)).collect();
+        let reads: Vec<Operation> = lists.filter_map(|list| read_of(list, key)).collect();
         let operations = requests.chain(&reads).collect();
         if let Err(stuck) = linearize(operations) {
             let lines: Vec<String> = stuck.iter().map(ToString::to_string).collect();
@@ -31,17 +31,21 @@ pub(crate) fn check(history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
-/// A list as a read of one key.
-fn read_of(list: &List, key: &str) -> Operation {
-    let found = list.items.get(key).cloned();
-    Operation {
+/// A list as a read of one key. None if the list lacks the key, but may do so because its value has another label.
+fn read_of(list: &List, key: &str) -> Option<Operation> {
+    let outcome = match (list.items.get(key), &list.scope) {
+        (Some(found), _) => Outcome::Found(found.clone()),
+        (None, Scope::Label(_)) => return None,
+        (None, scope) => scope.has(key, "").then_some(Outcome::NotFound)?,
+    };
+    Some(Operation {
         client: LISTS,
         key: key.into(),
         called: list.called,
         returned: list.returned,
         action: Action::Get,
-        outcome: found.map_or(Outcome::NotFound, Outcome::Found),
-    }
+        outcome,
+    })
 }
 
 /// Returns the requests that could come next where the longest order ended, if none is complete.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::model::ObjectState;
 use crate::search::linearize;
 use crate::{
-    Action, EventKind, Freshness, History, List, Operation, Outcome, Version, Violation, Watch,
-    WatchEvent, check,
+    Action, EventKind, Freshness, History, List, Operation, Outcome, Scope, Version, Violation,
+    Watch, WatchEvent, check,
 };
 
 fn version(revision: u64, value: &str) -> Version {
@@ -236,6 +236,7 @@ fn items(items: &[(&str, u64)]) -> BTreeMap<String, Version> {
 fn listed(revision: u64, freshness: Freshness, content: &[(&str, u64)]) -> History {
     let mut history = two_keys();
     history.lists.push(List {
+        scope: Scope::All,
         called: 7,
         returned: 8,
         freshness,
@@ -274,6 +275,7 @@ fn a_list_of_the_present_is_not_stale_and_one_of_the_past_may_be() {
 fn empty_list(revision: u64, operations: Vec<Operation>) -> History {
     let mut history = history(operations);
     history.lists.push(List {
+        scope: Scope::All,
         called: 20,
         returned: 21,
         freshness: Freshness::Exact(revision),
@@ -333,6 +335,7 @@ fn event(kind: EventKind, key: &str, revision: u64) -> WatchEvent {
 fn watched(events: Vec<WatchEvent>, end: u64) -> History {
     let mut history = two_keys();
     history.watches.push(Watch {
+        scope: Scope::All,
         watcher: 0,
         start: 5,
         items: items(&[("a", 5)]),
@@ -375,6 +378,7 @@ fn a_delete_that_a_watch_does_not_deliver_is_found_by_a_list() {
         request(3, 4, DELETE, Outcome::Deleted),
     ]);
     history.watches.push(Watch {
+        scope: Scope::All,
         watcher: 0,
         start: 4,
         items: BTreeMap::new(),
@@ -383,6 +387,7 @@ fn a_delete_that_a_watch_does_not_deliver_is_found_by_a_list() {
     });
     accept(&history);
     history.lists.push(List {
+        scope: Scope::All,
         called: 5,
         returned: 6,
         freshness: Freshness::MostRecent,
@@ -394,6 +399,127 @@ fn a_delete_that_a_watch_does_not_deliver_is_found_by_a_list() {
     deleted.version.value = "a5".into();
     history.watches[0].events.push(deleted);
     accept(&history);
+}
+
+/// `a` is red, blue, red again and then deleted, and `b` is blue.
+fn colours() -> History {
+    history(vec![
+        request(1, 2, create("red/1"), stored(5)),
+        request(3, 4, update("blue/2", None), stored(6)),
+        request(5, 6, update("red/3", None), stored(7)),
+        request(7, 8, DELETE, Outcome::Deleted),
+        request_to("b", 9, 10, create("blue/4"), stored(9)),
+    ])
+}
+
+fn red() -> Scope {
+    Scope::Label("red".into())
+}
+
+fn event_of(kind: EventKind, key: &str, revision: u64, value: &str) -> WatchEvent {
+    WatchEvent {
+        version: version(revision, value),
+        ..event(kind, key, revision)
+    }
+}
+
+#[test]
+fn a_watch_delivers_what_enters_and_leaves_its_scope() {
+    use EventKind::{Added, Deleted};
+    let watched = |scope: Scope, events: &[WatchEvent]| {
+        let mut history = colours();
+        history.watches.push(Watch {
+            scope,
+            watcher: 0,
+            start: 4,
+            items: BTreeMap::new(),
+            events: events.to_vec(),
+            end: 9,
+        });
+        history
+    };
+    let reds = [
+        event_of(Added, "a", 5, "red/1"),
+        event_of(Deleted, "a", 6, "red/1"),
+        event_of(Added, "a", 7, "red/3"),
+        event_of(Deleted, "a", 8, "red/3"),
+    ];
+    accept(&watched(red(), &reds));
+    for lost in 0..3 {
+        let mut events = reds.to_vec();
+        events.remove(lost);
+        reject(&watched(red(), &events), "was not delivered");
+    }
+    let mut foreign = reds.to_vec();
+    foreign.push(event_of(Added, "b", 9, "blue/4"));
+    reject(&watched(red(), &foreign), "is not in the scope");
+    let mut early = reds.to_vec();
+    early[2].kind = Deleted;
+    reject(&watched(red(), &early), "was deleted, and is in the scope");
+
+    let b = event_of(Added, "b", 9, "blue/4");
+    let key = || Scope::Key("b".into());
+    accept(&watched(key(), std::slice::from_ref(&b)));
+    reject(&watched(key(), &[]), "was not delivered");
+    reject(
+        &watched(key(), &[reds[0].clone(), b]),
+        "is not in the scope",
+    );
+}
+
+#[test]
+fn a_list_shows_its_scope() {
+    let listed = |scope: Scope, revision: u64, items: &[(&str, u64, &str)]| {
+        let mut history = colours();
+        let items = items
+            .iter()
+            .map(|&(key, revision, value)| (key.into(), version(revision, value)));
+        history.lists.push(List {
+            scope,
+            called: 11,
+            returned: 12,
+            freshness: Freshness::Exact(revision),
+            revision,
+            items: items.collect(),
+        });
+        history
+    };
+    accept(&listed(red(), 5, &[("a", 5, "red/1")]));
+    accept(&listed(red(), 6, &[]));
+    accept(&listed(red(), 9, &[]));
+    reject(&listed(red(), 6, &[("a", 6, "blue/2")]), "is not in Label");
+    reject(&listed(red(), 7, &[]), "7 is not in the list");
+    let key = || Scope::Key("b".into());
+    accept(&listed(key(), 9, &[("b", 9, "blue/4")]));
+    reject(&listed(key(), 9, &[]), "9 is not in the list");
+    // A write without a response may have changed the label.
+    let mut history = listed(red(), 8, &[]);
+    history.operations.truncate(1);
+    reject(&history, "5 is not in the list");
+    let unseen = request(3, 4, update("blue/2", None), Outcome::Unknown);
+    history.operations.push(unseen);
+    accept(&history);
+    history.operations[1] = request(3, 4, update("red/2", None), Outcome::Unknown);
+    reject(&history, "5 is not in the list");
+    // Lists of the present are reads of what they show, and of a key that is their scope.
+    let mut present = listed(key(), 10, &[]);
+    present.lists[0].freshness = Freshness::MostRecent;
+    reject(&present, "not linearizable");
+    present.lists[0].scope = red();
+    accept(&present);
+}
+
+#[test]
+fn a_list_is_not_older_than_it_is_requested_and_may_be_older_than_the_present() {
+    let requested = |revision| listed(6, Freshness::NotOlderThan(revision), &[("a", 5), ("b", 6)]);
+    accept(&requested(5));
+    accept(&requested(6));
+    reject(&requested(7), "7 was requested");
+    let mut late = requested(6);
+    (late.lists[0].called, late.lists[0].returned) = (30, 31);
+    accept(&late);
+    late.lists[0].freshness = Freshness::MostRecent;
+    reject(&late, "after 8 was seen");
 }
 
 /// Numbers from a seed (splitmix64).

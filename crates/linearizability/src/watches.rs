@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::revisions::Changes;
-use crate::{EventKind, History, Outcome, Version, Violation, Watch};
+use crate::{EventKind, History, Outcome, Scope, Version, Violation, Watch};
 
 /// Checks each watch.
 pub(crate) fn check(history: &History, changes: &Changes<'_>, violations: &mut Vec<Violation>) {
@@ -16,6 +16,7 @@ pub(crate) fn check(history: &History, changes: &Changes<'_>, violations: &mut V
         .collect();
     for watch in &history.watches {
         check_order(watch, &written, violations);
+        check_scope(watch, changes, violations);
         check_complete(history, watch, changes, violations);
     }
 }
@@ -57,7 +58,26 @@ fn check_order(watch: &Watch, written: &BTreeSet<(&str, &str)>, violations: &mut
     }
 }
 
-/// Every known change is among the events, and the state at the end is that of any list of the same revision.
+/// Each event is of an object in the scope, or of one that has just left it.
+fn check_scope(watch: &Watch, changes: &Changes<'_>, violations: &mut Vec<Violation>) {
+    for event in &watch.events {
+        let (key, version) = (event.key.as_str(), &event.version);
+        if !watch.scope.has(key, &version.value) {
+            let problem = format!("{key} with {:?} is not in the scope", version.value);
+            violations.push(watch.violation(version.revision, problem));
+        }
+        let stays = match changes.at(version.revision) {
+            Some((_, Some(value))) => watch.scope.has(key, value),
+            _ => false,
+        };
+        if event.kind == EventKind::Deleted && stays {
+            let problem = format!("{key} was deleted, and is in the scope");
+            violations.push(watch.violation(version.revision, problem));
+        }
+    }
+}
+
+/// Every known change in the scope is among the events, and the state at the end is that of any list of the same revision.
 fn check_complete(
     history: &History,
     watch: &Watch,
@@ -65,8 +85,19 @@ fn check_complete(
     violations: &mut Vec<Violation>,
 ) {
     let delivered: BTreeSet<u64> = watch.events.iter().map(|it| it.version.revision).collect();
+    let mut present: BTreeSet<&str> = watch.items.keys().map(String::as_str).collect();
+    let mut events = watch.events.iter().peekable();
     for (revision, change) in changes.between(watch.start, watch.end) {
-        if !delivered.contains(&revision) {
+        while let Some(event) = events.next_if(|event| event.version.revision < revision) {
+            match event.kind {
+                EventKind::Deleted => present.remove(&*event.key),
+                _ => present.insert(&event.key),
+            };
+        }
+        // What leaves the scope was in it.
+        let (key, value) = change;
+        let is_due = watch.scope.has(key, value.unwrap_or_default()) || present.contains(key);
+        if is_due && !delivered.contains(&revision) {
             violations.push(watch.violation(revision, format!("{change:?} was not delivered")));
         }
     }
@@ -74,17 +105,19 @@ fn check_complete(
         if !(watch.start..=watch.end).contains(&list.revision) {
             continue;
         }
-        let state = watch.state_at(list.revision);
-        if state != list.items {
-            violations.push(watch.violation(
-                list.revision,
-                format!(
-                    "the events lead to {state:?}, the list has {:?}",
-                    list.items
-                ),
-            ));
+        let state = inside(&list.scope, watch.state_at(list.revision));
+        let items = inside(&watch.scope, list.items.clone());
+        if state != items {
+            let problem = format!("the events lead to {state:?}, the list has {items:?}");
+            violations.push(watch.violation(list.revision, problem));
         }
     }
+}
+
+/// The objects that are in a scope.
+fn inside(scope: &Scope, mut objects: BTreeMap<String, Version>) -> BTreeMap<String, Version> {
+    objects.retain(|key, version| scope.has(key, &version.value));
+    objects
 }
 
 impl Watch {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::sync::Arc;
 
-use mizzen_linearizability::{History, Outcome};
+use mizzen_linearizability::{History, Outcome, Scope};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -49,7 +49,8 @@ pub(crate) async fn check_kills(servers: Servers, n_rounds: usize) {
     let n_rounds = rounds("MIZZEN_CRASH_ROUNDS", n_rounds);
     let servers = Arc::new(servers);
     let recorder = Arc::new(Recorder::new(Proxy::default(), usize::MAX));
-    let watchers = watchers::spawn(N_WATCHERS, &servers, &recorder, &mut random);
+    let scopes = [const { Scope::All }; N_WATCHERS];
+    let watchers = watchers::spawn(&scopes, &servers, &recorder, &mut random);
     let client = |number: usize, seed| {
         let workload = Workload {
             keys: (0..N_NAMES)
@@ -85,7 +86,8 @@ pub(crate) async fn check_kills(servers: Servers, n_rounds: usize) {
     }
     recorder.stop_clients();
     writers.join_all().await;
-    watchers::finish(watchers, &recorder, reader.write_last().await).await;
+    let last = reader.write_last(&scopes).await;
+    watchers::finish(watchers, &recorder, last).await;
     servers.stop().await;
     let history = recorder.history();
     assert_linearizable(&history);

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_linearizability::{Action, Freshness, List, Operation, Outcome, Version};
+use mizzen_linearizability::{Action, Freshness, List, Operation, Outcome, Scope, Version};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::recorder::{self, PATH, PREFIX, Recorder};
+use super::coverage;
+use super::recorder::{self, LABELS, PATH, PREFIX, Recorder};
 use super::servers::Servers;
 use crate::client::{Answer, Client};
 use crate::process::STEP_TIMEOUT;
@@ -71,44 +72,82 @@ impl RecordedClient {
         while !self.recorder.is_over() {
             match self.random.below(10) {
                 n if n >= self.workload.n_lists => {
-                    let n_keys = self.workload.keys.len() as u64;
-                    let key = &self.workload.keys[self.random.below(n_keys) as usize];
-                    let key = key.clone();
+                    let key = self.choose_key();
                     let action = self.choose_action(&key);
                     self.request(key, action).await;
                 }
-                0 => self.list().await,
-                1 => self.list_past().await,
-                _ => self.list_pages().await,
+                _ => match self.random.below(5) {
+                    0 => self.list().await,
+                    1 => drop(self.list_past().await),
+                    2 => self.list_not_older().await,
+                    3 => self.list_scope().await,
+                    _ => self.list_pages().await,
+                },
             }
             self.recorder.count_attempt();
         }
     }
 
-    /// Writes an object of its own and lists all, when nothing disturbs that any more. Returns the revision of the list.
-    pub(crate) async fn write_last(mut self) -> u64 {
-        let action = Action::Create {
-            value: "last".into(),
-        };
-        // A server that was paused may need more than one attempt.
+    /// Writes an object into each of `scopes`, at last one that all watches of everything see, and lists all, when nothing
+    /// disturbs that any more. Returns the revisions that watches of each scope see.
+    pub(crate) async fn write_last(mut self, scopes: &[Scope]) -> BTreeMap<Scope, u64> {
         let written = async {
-            while !matches!(
-                self.request(format!("{PREFIX}-last"), action.clone()).await,
-                Some(Outcome::Stored { .. } | Outcome::AlreadyExists)
-            ) {}
-            while self.last_list.is_none() {
-                self.list().await;
+            let mut ends = BTreeMap::new();
+            for scope in scopes {
+                let revision = match scope {
+                    Scope::All => continue,
+                    Scope::Key(key) => self.put(key, LABELS[0]).await,
+                    Scope::Label(label) => self.put(&format!("{PREFIX}-last-{label}"), label).await,
+                };
+                ends.insert(scope.clone(), revision);
             }
+            let last = self.put(&format!("{PREFIX}-last"), LABELS[0]).await;
+            ends.insert(Scope::All, last);
+            // It shows what all watches of everything must show at their end.
+            self.last_list = Some(last);
+            while !self.list_past().await {}
+            self.list().await;
+            ends
         };
-        timeout(STEP_TIMEOUT, written).await.expect("a last write");
-        self.last_list.expect("it was listed")
+        timeout(STEP_TIMEOUT, written).await.expect("last writes")
+    }
+
+    /// Creates or replaces an object. A server that was paused may need more than one attempt.
+    async fn put(&mut self, key: &str, label: &str) -> u64 {
+        loop {
+            let value = self.next_value(label);
+            let created = self.request(key.into(), Action::Create { value }).await;
+            if let Some(Outcome::Stored { revision }) = created {
+                return revision;
+            }
+            let (value, expected) = (self.next_value(label), None);
+            let update = Action::Update { value, expected };
+            if let Some(Outcome::Stored { revision }) = self.request(key.into(), update).await {
+                return revision;
+            }
+        }
+    }
+
+    fn choose_key(&mut self) -> String {
+        let n_keys = self.workload.keys.len() as u64;
+        self.workload.keys[self.random.below(n_keys) as usize].clone()
+    }
+
+    fn choose_label(&mut self) -> &'static str {
+        LABELS[self.random.below(LABELS.len() as u64) as usize]
+    }
+
+    /// A value that no other request writes.
+    fn next_value(&mut self, label: &str) -> String {
+        self.n_written += 1;
+        format!("{label}/{}.{}", self.number, self.n_written)
     }
 
     fn choose_action(&mut self, key: &str) -> Action {
         let expected = self.seen.get(key).copied();
         let expected = expected.filter(|_| self.random.below(2) == 0);
-        self.n_written += 1;
-        let value = format!("{}.{}", self.number, self.n_written);
+        let label = self.choose_label();
+        let value = self.next_value(label);
         match self.random.below(8) {
             0 | 1 => Action::Create { value },
             2..=4 => Action::Update { value, expected },
@@ -157,19 +196,50 @@ impl RecordedClient {
     }
 
     pub(crate) async fn list(&mut self) {
-        if let Some(list) = self.fetch_list("", Freshness::MostRecent).await {
+        let list = self.fetch_list(Scope::All, Freshness::MostRecent).await;
+        if let Some(list) = list {
             self.last_list = Some(list.revision);
+            self.recorder.count("list");
             self.recorder.add_list(list);
         }
     }
 
-    /// Lists the state at an earlier revision.
-    async fn list_past(&mut self) {
+    /// Lists the state at an earlier revision. Returns whether that has succeeded.
+    async fn list_past(&mut self) -> bool {
         let Some(revision) = self.last_list else {
+            return false;
+        };
+        let list = self.fetch_list(Scope::All, Freshness::Exact(revision));
+        let Some(list) = list.await else {
+            return false;
+        };
+        self.recorder.count("list at a revision");
+        self.recorder.add_list(list);
+        true
+    }
+
+    /// Lists a state that is as late as all that this client saw.
+    async fn list_not_older(&mut self) {
+        let seen = self.seen.values().copied();
+        let Some(revision) = seen.chain(self.last_list).max() else {
             return;
         };
-        let query = format!("?resourceVersion={revision}&resourceVersionMatch=Exact");
-        if let Some(list) = self.fetch_list(&query, Freshness::Exact(revision)).await {
+        let list = self.fetch_list(Scope::All, Freshness::NotOlderThan(revision));
+        if let Some(list) = list.await {
+            self.recorder.count("list not older than a revision");
+            self.recorder.add_list(list);
+        }
+    }
+
+    /// Lists what a selector selects.
+    async fn list_scope(&mut self) {
+        let scope = match self.random.below(2) {
+            0 => Scope::Key(self.choose_key()),
+            _ => Scope::Label(self.choose_label().into()),
+        };
+        let kind = coverage::of_list(&scope);
+        if let Some(list) = self.fetch_list(scope, Freshness::MostRecent).await {
+            self.recorder.count(kind);
             self.recorder.add_list(list);
         }
     }
@@ -187,8 +257,10 @@ impl RecordedClient {
             match page["metadata"]["continue"].as_str() {
                 Some(token) if !token.is_empty() => query = format!("?limit=2&continue={token}"),
                 _ => {
+                    self.recorder.count("list in pages");
                     // The present of this list was that of its first page, somewhere between call and return.
                     self.recorder.add_list(List {
+                        scope: Scope::All,
                         called,
                         returned: self.recorder.now(),
                         freshness: Freshness::MostRecent,
@@ -201,10 +273,20 @@ impl RecordedClient {
         }
     }
 
-    async fn fetch_list(&mut self, query: &str, freshness: Freshness) -> Option<List> {
+    async fn fetch_list(&mut self, scope: Scope, freshness: Freshness) -> Option<List> {
+        let parameters = match freshness {
+            Freshness::MostRecent => String::new(),
+            Freshness::Exact(revision) => {
+                format!("resourceVersion={revision}&resourceVersionMatch=Exact")
+            }
+            Freshness::NotOlderThan(revision) => {
+                format!("resourceVersion={revision}&resourceVersionMatch=NotOlderThan")
+            }
+        };
         let called = self.recorder.now();
-        let list = self.fetch(&format!("{PATH}{query}")).await?;
+        let list = self.fetch(&recorder::path(&scope, &parameters)).await?;
         Some(List {
+            scope,
             called,
             returned: self.recorder.now(),
             freshness,
@@ -246,7 +328,8 @@ impl RecordedClient {
         body: String,
     ) -> Option<Answer> {
         let client = &self.connections[&server_idx];
-        let answer = self.recorder.proxy.send(client, method, path, body);
+        let proxy = &self.recorder.proxy;
+        let answer = proxy.send(server_idx, client, method, path, body);
         let answer = timeout(REQUEST_TIMEOUT, answer).await;
         match answer {
             Ok(Ok(answer)) => Some(answer),

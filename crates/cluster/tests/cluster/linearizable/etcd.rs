@@ -1,7 +1,10 @@
 //! Three members of etcd below the servers of a run, with a network that can be cut.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
 
+use mizzen_etcd::client::Client;
+use mizzen_etcd::messages::{CompactionRequest, RangeRequest};
 use tokio::sync::Mutex;
 
 use super::network::{Between, Cut, End, Network};
@@ -11,10 +14,14 @@ use crate::process::Home;
 pub(crate) const N_MEMBERS: usize = 3;
 /// A leader is missed sooner than by default, so that faults can be short.
 const ELECTION: [&str; 2] = ["--heartbeat-interval=50", "--election-timeout=500"];
+/// How long a compaction waits for members that may be away.
+const COMPACT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Members and the network around them.
 pub(crate) struct EtcdCluster {
     cluster: Mutex<Cluster>,
+    /// Of all members, beside the network.
+    client: Client,
     network: Network,
 }
 
@@ -42,6 +49,7 @@ impl EtcdCluster {
         let cluster = etcd.start(options).await;
         network.name_members(ids(&cluster).await);
         EtcdCluster {
+            client: cluster.client().with_call_timeout(COMPACT_TIMEOUT),
             cluster: Mutex::new(cluster),
             network,
         }
@@ -80,6 +88,22 @@ impl EtcdCluster {
         cluster.pause(member);
         over.await;
         cluster.resume(member);
+    }
+
+    /// Compacts all revisions before the present one. Returns whether a majority of the members has done so.
+    pub(crate) async fn compact(&self) -> bool {
+        let request = RangeRequest {
+            key: "/".into(),
+            ..RangeRequest::default()
+        };
+        let Ok(present) = self.client.range(request).await else {
+            return false;
+        };
+        let request = CompactionRequest {
+            revision: present.header.expect("a header").revision,
+            physical: false,
+        };
+        self.client.compact(request).await.is_ok()
     }
 
     /// Cuts connections until `over`.

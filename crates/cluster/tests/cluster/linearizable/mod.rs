@@ -2,11 +2,12 @@
 //!
 //! `servers` starts the servers of a run, maybe on `etcd` with a `network` between all of them, and `nemesis` disturbs them. `clients` and `watchers` send requests through a
 //! `proxy` and record what they see; `mizzen-linearizability` checks that. The proxy forwards, unless a test plants a bug
-//! in it, which the check must find.
+//! in it, which the check must find. `coverage` counts what happened.
 //!
 //! `MIZZEN_HISTORIES=100` checks more histories than a test run does, `MIZZEN_SEED` repeats the choices of a run.
 
 pub(crate) mod clients;
+mod coverage;
 pub(crate) mod etcd;
 mod nemesis;
 pub(crate) mod network;
@@ -17,27 +18,29 @@ pub(crate) mod watchers;
 
 use std::sync::Arc;
 
-use mizzen_linearizability::{History, check};
+use mizzen_linearizability::{History, Scope, check};
 use tokio::task::JoinSet;
 
 use self::clients::{RecordedClient, Workload};
+use self::coverage::{Counts, ETCD_FAULTS, REQUESTS, SERVER_FAULTS};
 use self::etcd::EtcdCluster;
 use self::proxy::{PlantedBug, Proxy};
-use self::recorder::{PREFIX, Recorder};
+use self::recorder::{LABELS, PREFIX, Recorder};
 use self::servers::Servers;
 use crate::etcd_server;
 use crate::process::Home;
 use crate::random::{Random, rounds};
 
 const N_CLIENTS: usize = 8;
-const N_WATCHERS: usize = 2;
 const N_KEYS: usize = 5;
+const N_SERVERS: usize = 3;
 /// The number of requests of all clients.
 const N_REQUESTS: usize = 480;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn histories_on_disk_are_linearizable() {
-    check_histories(async |_| Servers::start(vec![Home::on_disk()]).await).await;
+    let start = async |_| Servers::start(vec![Home::on_disk()]).await;
+    check_histories(start, &SERVER_FAULTS).await;
 }
 
 /// Three servers on three members of etcd, any of which fail, and so does the network between them. Each history has keys of
@@ -46,31 +49,43 @@ async fn histories_on_disk_are_linearizable() {
 async fn histories_of_three_servers_on_etcd_are_linearizable() {
     for program in etcd_server::installed().into_iter().rev().take(1) {
         let etcd = Arc::new(EtcdCluster::start(&program).await);
-        check_histories(async |number: usize| {
+        let start = async |number: usize| {
             let prefix = format!("/history-{number}");
-            Servers::start_on_etcd(etcd.clone(), 3, &prefix).await
-        })
-        .await;
+            Servers::start_on_etcd(etcd.clone(), N_SERVERS, &prefix).await
+        };
+        check_histories(start, &[&SERVER_FAULTS[..], &ETCD_FAULTS].concat()).await;
     }
 }
 
-/// Checks histories of servers, each of which has a number.
-async fn check_histories(start: impl AsyncFn(usize) -> Servers) {
+/// Which objects are watched.
+fn watched() -> [Scope; 5] {
+    let key = format!("{PREFIX}0");
+    let [one, other] = LABELS.map(|label| Scope::Label(label.into()));
+    [Scope::All, Scope::All, Scope::Key(key), one, other]
+}
+
+/// Checks histories of servers, each of which has a number. Many of them have all `faults`.
+async fn check_histories(start: impl AsyncFn(usize) -> Servers, faults: &[&'static str]) {
+    let mut counts = Counts::default();
     let mut random = Random::from_env();
     let n_histories = rounds("MIZZEN_HISTORIES", 2);
     let (mut n_operations, mut n_unknown, mut n_relists) = (0, 0, 0);
     for number in 0..n_histories {
         let servers = start(number).await;
-        let history = record(servers, Proxy::default(), random.next(), true).await;
+        let (history, counted) = record(servers, Proxy::default(), random.next(), true).await;
         assert_linearizable(&history);
+        counts.merge(&counted);
         n_operations += history.operations.len() + history.lists.len();
         n_unknown += recorder::n_unknown(&history);
-        n_relists += history.watches.len() - N_WATCHERS;
+        n_relists += history.watches.len() - watched().len();
     }
     println!(
         "{n_histories} histories, {n_operations} requests, {n_unknown} without a response, \
          {n_relists} watches that had to list again"
     );
+    println!("{counts}");
+    let missing = counts.missing(n_histories, [&REQUESTS[..], faults].concat());
+    assert!(missing.is_empty(), "never happened: {missing:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,18 +112,24 @@ async fn a_list_of_two_revisions_is_found() {
 async fn check_found(bug: PlantedBug, message: &str) {
     let mut random = Random::from_env();
     let servers = Servers::start(vec![Home::in_memory()]).await;
-    let history = record(servers, Proxy::with(bug), random.next(), false).await;
-    let violations: Vec<String> = check(&history).iter().map(ToString::to_string).collect();
-    let is_found = violations.iter().any(|line| line.contains(message));
-    assert!(is_found, "{violations:?}");
+    let (history, _) = record(servers, Proxy::with(bug), random.next(), false).await;
+    assert!(is_found(&history, message), "{:?}", check(&history));
+}
+
+/// Whether the check says `message`.
+fn is_found(history: &History, message: &str) -> bool {
+    let violations = check(history);
+    let mut lines = violations.iter().map(ToString::to_string);
+    lines.any(|line| line.contains(message))
 }
 
 /// Runs clients and watchers, and disturbs the servers meanwhile if `disturb` is set.
-async fn record(servers: Servers, proxy: Proxy, seed: u64, disturb: bool) -> History {
+async fn record(servers: Servers, proxy: Proxy, seed: u64, disturb: bool) -> (History, Counts) {
     let mut random = Random(seed);
     let servers = Arc::new(servers);
     let recorder = Arc::new(Recorder::new(proxy, N_REQUESTS));
-    let watchers = watchers::spawn(N_WATCHERS, &servers, &recorder, &mut random);
+    let scopes = watched();
+    let watchers = watchers::spawn(&scopes, &servers, &recorder, &mut random);
     let workload = Workload {
         keys: (0..N_KEYS).map(|n| format!("{PREFIX}{n}")).collect(),
         n_lists: 3,
@@ -130,10 +151,11 @@ async fn record(servers: Servers, proxy: Proxy, seed: u64, disturb: bool) -> His
         false => all_requests.await,
     }
     // What the watchers must have seen before they end: all of it, up to a last write.
-    let last = client(N_CLIENTS, random.next()).write_last().await;
+    recorder.proxy.fix();
+    let last = client(N_CLIENTS, random.next()).write_last(&scopes).await;
     watchers::finish(watchers, &recorder, last).await;
     servers.stop().await;
-    recorder.history()
+    (recorder.history(), recorder.counts())
 }
 
 /// Expects that one server could have given all answers.

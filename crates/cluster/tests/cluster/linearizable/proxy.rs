@@ -1,6 +1,8 @@
-//! Between clients and servers: forwards requests and events, except that it may have a bug.
+//! Between clients and servers: forwards requests and events. In front of the first server it may have a bug, as if that
+//! server had it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -11,10 +13,18 @@ use serde_json::Value;
 use super::recorder::PATH;
 use crate::client::{Answer, Client};
 
+/// The server with the bug.
+const BUGGY: usize = 0;
+/// One in so many requests that the bug concerns gets a wrong response.
+const EVERY: usize = 4;
+/// The event that is lost.
+const LOST: usize = 10;
+
 /// Forwards everything by default.
 #[derive(Default)]
 pub(crate) struct Proxy {
     bug: Option<PlantedBug>,
+    is_fixed: AtomicBool,
     state: Mutex<BugState>,
 }
 
@@ -43,19 +53,32 @@ impl Proxy {
     pub(crate) fn with(bug: PlantedBug) -> Proxy {
         Proxy {
             bug: Some(bug),
-            state: Mutex::default(),
+            ..Proxy::default()
         }
     }
 
-    /// Sends a request.
+    /// From now on it has no bug.
+    pub(crate) fn fix(&self) {
+        self.is_fixed.store(true, Ordering::Relaxed);
+    }
+
+    /// What is wrong with a server.
+    fn bug_of(&self, server_idx: usize) -> Option<PlantedBug> {
+        let is_fixed = self.is_fixed.load(Ordering::Relaxed);
+        self.bug.filter(|_| server_idx == BUGGY && !is_fixed)
+    }
+
+    /// Sends a request to a server.
     pub(crate) async fn send(
         &self,
+        server_idx: usize,
         client: &Client,
         method: &str,
         path: &str,
         body: String,
     ) -> Result<Answer, hyper::Error> {
-        let is_due = self.is_due(method, path, &body);
+        let bug = self.bug_of(server_idx);
+        let is_due = self.is_due(bug, method, path, &body);
         let cached = self.state.lock().cache.get(path).cloned();
         if let (true, "GET", Some(body)) = (is_due, method, cached) {
             return Ok(Answer { status: 200, body });
@@ -73,10 +96,10 @@ impl Proxy {
         if is_due && answer.status == 201 {
             answer.status = 200;
         }
-        if self.bug == Some(PlantedBug::MixedList) && path == PATH && answer.status == 200 {
+        if bug == Some(PlantedBug::MixedList) && path == PATH && answer.status == 200 {
             answer.body = self.mix(&answer);
         }
-        if method == "GET" && answer.status == 200 {
+        if bug.is_some() && method == "GET" && answer.status == 200 {
             let mut state = self.state.lock();
             state.cache.insert(path.into(), answer.body.clone());
         }
@@ -84,15 +107,15 @@ impl Proxy {
     }
 
     /// Whether a request is one that the bug concerns.
-    fn is_due(&self, method: &str, path: &str, body: &str) -> bool {
-        let (is_candidate, every) = match (self.bug, method) {
-            (Some(PlantedBug::StaleRead), "GET") => (path.starts_with(&format!("{PATH}/")), 4),
-            (Some(PlantedBug::DroppedWrite), "PUT") => (!body.contains("resourceVersion"), 8),
+    fn is_due(&self, bug: Option<PlantedBug>, method: &str, path: &str, body: &str) -> bool {
+        let is_candidate = match (bug, method) {
+            (Some(PlantedBug::StaleRead), "GET") => path.starts_with(&format!("{PATH}/")),
+            (Some(PlantedBug::DroppedWrite), "PUT") => !body.contains("resourceVersion"),
             _ => return false,
         };
         let mut state = self.state.lock();
         state.n_requests += usize::from(is_candidate);
-        is_candidate && state.n_requests.is_multiple_of(every)
+        is_candidate && state.n_requests.is_multiple_of(EVERY)
     }
 
     /// A list with the items of an earlier one.
@@ -107,11 +130,14 @@ impl Proxy {
         list.to_string().into()
     }
 
-    /// Whether an event is delivered.
-    pub(crate) fn delivers(&self) -> bool {
+    /// Whether an event of a server is delivered.
+    pub(crate) fn delivers(&self, server_idx: usize) -> bool {
+        if self.bug_of(server_idx) != Some(PlantedBug::LostEvent) {
+            return true;
+        }
         let mut state = self.state.lock();
         state.n_events += 1;
-        self.bug != Some(PlantedBug::LostEvent) || state.n_events != 20
+        state.n_events != LOST
     }
 }
 

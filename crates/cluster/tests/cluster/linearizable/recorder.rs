@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use mizzen_linearizability::{Action, History, List, Operation, Outcome, Version, Watch};
+use mizzen_linearizability::{Action, History, List, Operation, Outcome, Scope, Version, Watch};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::coverage::{self, Counts};
 use super::proxy::Proxy;
 
 /// Takes down what clients and watchers see.
@@ -15,12 +16,13 @@ pub(crate) struct Recorder {
     pub(crate) proxy: Proxy,
     clock: AtomicU64,
     history: Mutex<History>,
+    counts: Mutex<Counts>,
     /// How many requests have ended, with or without a response.
     n_attempts: watch::Sender<usize>,
     /// After how many requests clients end.
     limit: AtomicUsize,
-    /// The revision that watches must reach.
-    end: watch::Sender<Option<u64>>,
+    /// The revisions that watches of each scope must reach.
+    ends: watch::Sender<BTreeMap<Scope, u64>>,
 }
 
 impl Recorder {
@@ -30,9 +32,10 @@ impl Recorder {
             proxy,
             clock: AtomicU64::new(1),
             history: Mutex::default(),
+            counts: Mutex::default(),
             n_attempts: watch::Sender::new(0),
             limit: AtomicUsize::new(n_requests),
-            end: watch::Sender::new(None),
+            ends: watch::Sender::default(),
         }
     }
 
@@ -41,7 +44,18 @@ impl Recorder {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
+    /// Something has happened that a run must have.
+    pub(crate) fn count(&self, what: &'static str) {
+        self.counts.lock().add(what);
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.lock().clone()
+    }
+
     pub(crate) fn add_operation(&self, operation: Operation) {
+        self.count(coverage::of_action(&operation.action));
+        self.count(coverage::of_outcome(&operation.outcome));
         self.history.lock().operations.push(operation);
     }
 
@@ -50,6 +64,7 @@ impl Recorder {
     }
 
     pub(crate) fn add_watch(&self, watch: Watch) {
+        self.count(coverage::of_watch(&watch.scope));
         self.history.lock().watches.push(watch);
     }
 
@@ -77,14 +92,14 @@ impl Recorder {
         drop(reached.expect("the recorder has the sender"));
     }
 
-    pub(crate) fn end_at(&self, revision: u64) {
-        self.end.send_replace(Some(revision));
+    pub(crate) fn end_at(&self, ends: BTreeMap<Scope, u64>) {
+        self.ends.send_replace(ends);
     }
 
-    /// Waits until the end is known, and `revision` has reached it.
-    pub(crate) async fn ended(&self, revision: u64) {
-        let mut end = self.end.subscribe();
-        let reached = end.wait_for(|end| end.is_some_and(|end| revision >= end));
+    /// Waits until the end of a scope is known, and `revision` has reached it.
+    pub(crate) async fn ended(&self, scope: &Scope, revision: u64) {
+        let mut ends = self.ends.subscribe();
+        let reached = ends.wait_for(|ends| ends.get(scope).is_some_and(|end| revision >= *end));
         drop(reached.await.expect("the recorder has the sender"));
     }
 
@@ -102,6 +117,23 @@ pub(crate) fn n_unknown(history: &History) -> usize {
 /// The objects of a run begin with this; there are others in the namespace.
 pub(crate) const PREFIX: &str = "k";
 pub(crate) const PATH: &str = "/api/v1/namespaces/default/configmaps";
+/// The label of an object, which its value begins with.
+const LABEL: &str = "colour";
+pub(crate) const LABELS: [&str; 2] = ["red", "blue"];
+
+/// The path of a scope, with further parameters.
+pub(crate) fn path(scope: &Scope, parameters: &str) -> String {
+    let selector = match scope {
+        Scope::All => String::new(),
+        Scope::Key(key) => format!("fieldSelector=metadata.name%3D{key}"),
+        Scope::Label(label) => format!("labelSelector={LABEL}%3D{label}"),
+    };
+    match (selector.as_str(), parameters) {
+        ("", "") => PATH.to_owned(),
+        ("", query) | (query, "") => format!("{PATH}?{query}"),
+        (selector, parameters) => format!("{PATH}?{parameters}&{selector}"),
+    }
+}
 
 /// The body of a create or update, with the value so many times over.
 pub(crate) fn body(key: &str, action: &Action, n_copies: usize) -> String {
@@ -112,9 +144,14 @@ pub(crate) fn body(key: &str, action: &Action, n_copies: usize) -> String {
     };
     let expected = expected.map_or(String::new(), |it| format!(r#","resourceVersion":"{it}""#));
     let copies = value.repeat(n_copies);
+    let label = label_of(value);
     format!(
-        r#"{{"metadata":{{"name":"{key}"{expected}}},"data":{{"value":"{value}","copies":"{copies}"}}}}"#
+        r#"{{"metadata":{{"name":"{key}","labels":{{"{LABEL}":"{label}"}}{expected}}},"data":{{"value":"{value}","copies":"{copies}"}}}}"#
     )
+}
+
+fn label_of(value: &str) -> &str {
+    value.split_once('/').expect("a value has a label").0
 }
 
 /// The name and the version of an object, whose content must be whole.
@@ -124,6 +161,10 @@ pub(crate) fn object(object: &Value) -> (String, Version) {
     let n_copies = copies.len() / value.len().max(1);
     assert_eq!(copies, value.repeat(n_copies), "{}", object["metadata"]);
     let name = object["metadata"]["name"].as_str().unwrap();
+    if name.starts_with(PREFIX) {
+        let label = &object["metadata"]["labels"][LABEL];
+        assert_eq!(label, label_of(value), "{}", object["metadata"]);
+    }
     let version = Version {
         revision: revision(object),
         value: value.into(),
