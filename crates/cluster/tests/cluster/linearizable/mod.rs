@@ -123,6 +123,38 @@ fn is_found(history: &History, message: &str) -> bool {
     lines.any(|line| line.contains(message))
 }
 
+/// In how many histories at most a bug of one of several servers is found.
+const N_PLANTED: usize = 3;
+
+/// The bugs are those of the first of three servers on etcd. Meanwhile servers, members and connections fail as in other
+/// histories, so that responses are lost, and watches go on at other servers.
+#[tokio::test(flavor = "multi_thread")]
+async fn bugs_of_one_of_three_servers_are_found_while_others_fail() {
+    for program in etcd_server::installed().into_iter().rev().take(1) {
+        let etcd = Arc::new(EtcdCluster::start(&program).await);
+        let mut random = Random::from_env();
+        for (bug, message) in [
+            (PlantedBug::StaleRead, "not linearizable"),
+            (PlantedBug::DroppedWrite, "not linearizable"),
+            (PlantedBug::LostEvent, "watch "),
+            (PlantedBug::MixedList, "list at "),
+        ] {
+            let mut n_histories = 0;
+            let mut is_found_yet = false;
+            while !is_found_yet {
+                n_histories += 1;
+                assert!(n_histories <= N_PLANTED, "{bug:?} is not found");
+                let prefix = format!("/{bug:?}-{n_histories}");
+                let servers = Servers::start_on_etcd(etcd.clone(), N_SERVERS, &prefix).await;
+                let (history, counts) =
+                    record(servers, Proxy::with(bug), random.next(), true).await;
+                println!("{bug:?} {n_histories}: {counts}");
+                is_found_yet = is_found(&history, message);
+            }
+        }
+    }
+}
+
 /// Runs clients and watchers, and disturbs the servers meanwhile if `disturb` is set.
 async fn record(servers: Servers, proxy: Proxy, seed: u64, disturb: bool) -> (History, Counts) {
     let mut random = Random(seed);
