@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use mizzen_store::{Draft, Expect, Options, Store, Write};
 
 use crate::client::Client;
-use crate::process::Home;
+use crate::process::{Home, STEP_TIMEOUT};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -78,6 +80,83 @@ async fn a_backup_of_a_running_server_is_restored_with_objects_and_credentials()
     let review = client.post(reviews, review).await.expect(201).json();
     assert_eq!(review["status"]["authenticated"], true, "{review}");
     create(&client, "next").await;
+    server.stop().await;
+}
+
+/// Each writer counts in a large object of its own, so that the log is compacted meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_a_server_under_writes_misses_no_acknowledged_write() {
+    const N_WRITERS: usize = 8;
+    const N_BACKUPS: usize = 4;
+    const N_BYTES: usize = 100_000;
+    let home = Home::on_disk();
+    let server = home.start().await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut writers = tokio::task::JoinSet::new();
+    let mut acknowledged = Vec::new();
+    for writer in 0..N_WRITERS {
+        let client = server.admin().await;
+        let (n_acknowledged, is_over) = (Arc::new(AtomicU64::new(0)), is_over.clone());
+        acknowledged.push(n_acknowledged.clone());
+        let name = format!("w{writer}");
+        create(&client, &name).await;
+        writers.spawn(async move {
+            let path = format!("{CONFIG_MAPS}/{name}");
+            let mut n = 0;
+            while !is_over.load(Ordering::Acquire) {
+                n += 1;
+                let filler = "x".repeat(N_BYTES);
+                let patch = format!(r#"{{"data":{{"n":"{n}","filler":"{filler}"}}}}"#);
+                client.call("PATCH", &path, patch).await.expect(200);
+                n_acknowledged.store(n, Ordering::Release);
+            }
+        });
+    }
+    for round in 0..N_BACKUPS {
+        let before: Vec<u64> = acknowledged
+            .iter()
+            .map(|n| n.load(Ordering::Acquire))
+            .collect();
+        let directory = home.path().to_owned();
+        let restored = tokio::task::spawn_blocking(move || {
+            let (file, data) = (format!("{round}.backup"), format!("restored-{round}"));
+            let said = succeed(&["backup", &file, "--data-dir", "data"], &directory);
+            succeed(&["restore", &file, "--data-dir", &data], &directory);
+            let checked = succeed(&["check", &data], &directory);
+            assert!(checked.contains(" is whole: "), "{checked}");
+            (directory.join(data), said)
+        });
+        let (restored, said) = restored.await.unwrap();
+        let store = Store::open_read_only(&restored, Options::default()).unwrap();
+        let revision = format!("as of revision {} ", store.revision());
+        assert!(said.contains(&revision), "{said}");
+        let maps = store.keyspace("configmaps").snapshot();
+        for (writer, before) in before.into_iter().enumerate() {
+            let record = maps.get(&format!("default/w{writer}"));
+            let object: serde_json::Value =
+                serde_json::from_slice(&record.expect("it was created").value).unwrap();
+            let n = object["data"]["n"].as_str().unwrap_or("0");
+            let n: u64 = n.parse().unwrap();
+            assert!(
+                n >= before,
+                "{n} of {before} of writer {writer} in round {round}"
+            );
+        }
+        store.close().await;
+        // Each writer goes on, so that the next backup is of another state.
+        let latest = |n: &Arc<AtomicU64>| n.load(Ordering::Acquire);
+        let at = acknowledged.iter().map(latest).sum::<u64>();
+        let is_further = || acknowledged.iter().map(latest).sum::<u64>() > at;
+        let went_on = async {
+            while !is_further() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let went_on = tokio::time::timeout(STEP_TIMEOUT, went_on).await;
+        went_on.expect("writes go on");
+    }
+    is_over.store(true, Ordering::Release);
+    writers.join_all().await;
     server.stop().await;
 }
 
