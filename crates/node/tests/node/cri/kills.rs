@@ -38,10 +38,10 @@ impl Dice {
 }
 
 /// An agent that can be killed.
-struct Agent(Runtime);
+pub(super) struct Agent(Runtime);
 
 impl Agent {
-    fn start(node: &RealNode) -> Agent {
+    pub(super) fn start(node: &RealNode) -> Agent {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -56,7 +56,7 @@ impl Agent {
         Agent(runtime)
     }
 
-    async fn kill(self) {
+    pub(super) async fn kill(self) {
         let ending = move || self.0.shutdown_timeout(Duration::from_secs(10));
         tokio::task::spawn_blocking(ending).await.unwrap();
     }

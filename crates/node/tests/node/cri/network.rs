@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::timeout;
 
 use super::events::{MadeUpRuntime, Node};
+use super::kills::Agent;
 use super::{RealNode, container};
 use crate::fixtures::{create, events_of};
 
@@ -245,16 +246,17 @@ async fn pods_reach_the_api_server_after_a_restart_of_the_agent() {
     };
     create_service(&node).await;
     node.api_server = Some(answer("welcome", "127.0.0.1").await);
-    node.run_agent().await;
+    node.cluster.restart_with(|builder| builder.nodes(0)).await;
     node.run("web", &container("command: [sleep, '1000']"))
         .await;
     for _ in 0..2 {
+        let agent = Agent::start(&node);
         node.until_pod("web", "ready=True c=running").await;
         node.until("the API server answers", async |node| {
             node.exec("web", CALL, "").await.0 == "welcome"
         })
         .await;
-        node.run_agent().await;
+        agent.kill().await;
     }
 }
 
