@@ -88,7 +88,11 @@ impl CriNode {
                 continue;
             };
             let cell = Arc::new(ContainerCell::new(uid, &metadata.name, metadata.attempt));
-            cell.state.lock().id = container.id.as_str().into();
+            {
+                let mut state = cell.state.lock();
+                state.id = container.id.as_str().into();
+                state.sandbox = container.pod_sandbox_id.as_str().into();
+            }
             self.refresh(&cell).await?;
             if let Some(record) = self.pods.lock().get_mut(uid.as_str()) {
                 record.containers.push(cell);

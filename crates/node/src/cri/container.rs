@@ -75,6 +75,8 @@ struct KillTime {
 pub(super) struct CellState {
     /// Its ID, once it was created.
     pub id: Str,
+    /// The ID of its sandbox, once it was created.
+    pub sandbox: Str,
     pub image_id: Str,
     /// Its user, as a status has it; null if the runtime does not say.
     user: Value,
@@ -640,7 +642,7 @@ impl CriNode {
         };
         let id = Str::from(created.map_err(|error| failed(error.message))?.container_id);
         let mut state = cell.state.lock();
-        state.id = id.clone();
+        (state.id, state.sandbox) = (id.clone(), sandbox);
         state
             .events
             .push(Note::normal("Created", "", "Container created"));
@@ -920,6 +922,7 @@ impl CriNode {
             }
         });
         let state = found.state.lock();
+        let sandbox = record.sandbox.phase.id();
         Some(FoundContainer {
             n_restarts: found.attempt,
             id: self.full_id(&state.id),
@@ -927,6 +930,7 @@ impl CriNode {
             image_id: state.image_id.clone(),
             user: state.user.clone(),
             last,
+            is_of_old_sandbox: sandbox.is_some_and(|id| *id != state.sandbox),
         })
     }
 

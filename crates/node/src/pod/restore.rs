@@ -119,6 +119,10 @@ impl ContainerState {
                 }
                 self.set_id(n, found.id);
                 self.state = Some(found.state);
+                let is_first = matches!(self.role, ContainerRole::Init | ContainerRole::Sidecar);
+                if is_first && found.is_of_old_sandbox && !self.is_running() {
+                    self.forget_run();
+                }
             }
             // It is gone: the machine was restarted, or another program has removed it.
             None if self.is_running() => self.set_status_unknown(),

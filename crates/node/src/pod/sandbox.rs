@@ -83,7 +83,7 @@ impl PodState {
 
 impl ContainerState {
     /// Returns an init container to its state before the first start, but for the restart count.
-    fn forget_run(&mut self) {
+    pub(super) fn forget_run(&mut self) {
         if let Some(ContainerPhase::Ended(end)) = self.state.take() {
             self.last = Some(end);
         }

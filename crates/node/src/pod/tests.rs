@@ -10,7 +10,8 @@ use futures_util::future::BoxFuture;
 use super::*;
 use crate::runtime::{
     Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerStatus, ContainerUsage, Exec,
-    LogLine, PodConnection, ProbeResult, ProbeType, Simulated, Stdio, StopTimes, Unacceptable,
+    FoundContainer, LogLine, PodConnection, ProbeResult, ProbeType, Simulated, Stdio, StopTimes,
+    Termination, Unacceptable,
 };
 use crate::status::{self, Host};
 
@@ -185,6 +186,8 @@ fn check(script: &str, spec: &str, expected: &[(u64, &str)]) -> Play {
 #[derive(Default)]
 struct Failing {
     n_failures: AtomicUsize,
+    /// Whether it has processes, of which one has ended in a sandbox before the current one.
+    has_old_sandbox: bool,
 }
 
 struct NotCreated;
@@ -221,6 +224,29 @@ impl ContainerRuntime for Failing {
 
     fn accepts(&self, pod: &Value) -> Result<(), Unacceptable> {
         Simulated.accepts(pod)
+    }
+
+    fn runs_processes(&self) -> bool {
+        self.has_old_sandbox
+    }
+
+    fn find(&self, _: &Value, _: &str, now: Moment) -> Option<FoundContainer> {
+        let end = Termination {
+            started: Some(now),
+            finished: Some(now),
+            code: 0,
+            reason: "Completed".into(),
+            message: Str::default(),
+        };
+        self.has_old_sandbox.then(|| FoundContainer {
+            n_restarts: 0,
+            id: "a".into(),
+            state: ContainerPhase::Ended(end),
+            image_id: Str::default(),
+            user: Value::Null,
+            last: None,
+            is_of_old_sandbox: true,
+        })
     }
 
     fn start(&self, config: &ContainerConfig, now: Moment) -> Box<dyn ContainerHandle> {
@@ -423,6 +449,22 @@ fn an_init_container_that_cannot_be_created_again_is_not_skipped() {
     assert!(play.told.contains(&"Failed: Error: no room".into()));
     play.until(60_000);
     assert_eq!(play.show(), "Succeeded i=Completed:0+1 a=Completed:0+1");
+}
+
+#[test]
+fn an_init_container_of_an_old_sandbox_runs_again_after_a_restart_of_the_agent() {
+    let play = Play::new("", INIT);
+    let runtime = Failing {
+        has_old_sandbox: true,
+        ..Failing::default()
+    };
+    let restored = PodState::new(&play.object, play.now, &runtime);
+    for container in &restored.containers {
+        let is_first = container.role != ContainerRole::Regular;
+        assert_eq!(container.end().is_none(), is_first, "{}", container.name);
+        assert_eq!(container.last.is_some(), is_first, "{}", container.name);
+        assert_eq!(container.n_restarts(), u32::from(is_first));
+    }
 }
 
 const INIT: &str = "initContainers: [{name: one, image: i}, {name: side, image: s, restartPolicy: Always}, \

@@ -406,6 +406,8 @@ pub struct FoundContainer {
     pub user: Value,
     /// The previous instance: its ID and its end.
     pub last: Option<(Str, Termination)>,
+    /// Whether it was in a sandbox before the current one.
+    pub is_of_old_sandbox: bool,
 }
 
 /// An attachment to a container.
