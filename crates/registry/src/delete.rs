@@ -68,8 +68,8 @@ enum DeleteAttempt {
     Done(Deleted),
     /// There is nothing to change.
     Unchanged(Deleted),
-    /// Another write was committed first.
-    Raced,
+    /// Another write was committed first. If the mark was committed before that, what it has made of the object.
+    Raced(Option<Deleted>),
     /// The store did not take the write, or did not say whether it has.
     Failed(Status),
 }
@@ -84,13 +84,26 @@ impl Registry {
         gate: &dyn ValidatingAdmission,
     ) -> Result<Deleted, Status> {
         let mut attempt = Attempt::first(self, resource, key);
+        let mut marked: Option<Deleted> = None;
         loop {
             let current = attempt.current().await?;
+            // Kubernetes: what has no grace period left may be removed by another component first, such as the kubelet with
+            // its last status (store.go, `ignoreNotFound`).
+            let is_there = |marked: &mut Deleted| {
+                let current = current.as_ref().map(Object::value);
+                current.is_some_and(|current| current["metadata"]["uid"].str() == &*marked.uid)
+            };
+            if let Some(removed) = marked.take_if(|marked| !is_there(marked)) {
+                return Ok(removed);
+            }
             let current = current.ok_or_else(|| resource.missing(key))?;
             let delete = (options, gate);
             match self.try_delete(resource, key, delete, &current).await {
                 Ok(DeleteAttempt::Done(deleted)) => return Ok(deleted),
-                Ok(DeleteAttempt::Raced) => attempt.require_latest(),
+                Ok(DeleteAttempt::Raced(deleted)) => {
+                    marked = deleted.or(marked);
+                    attempt.require_latest();
+                }
                 // The change that the store shows then may be that of this very write.
                 Ok(DeleteAttempt::Failed(status)) => return Err(status),
                 _ if attempt.was_outdated(&current).await? => {}
@@ -149,11 +162,12 @@ impl Registry {
             DeletionStep::Remove => Write::delete(space, key.stored(), expect, draft),
             _ => Write::put(space, key.stored(), expect, draft).with_reserve(),
         };
-        let mut outcome = self.store.commit_one(write).await;
+        let (mut outcome, mut marked) = (self.store.commit_one(write).await, None);
         // Kubernetes: watchers see the deletionTimestamp before the DELETED event.
-        if let (DeletionStep::MarkAndRemove, Ok(marked)) = (&step, &outcome) {
+        if let (DeletionStep::MarkAndRemove, Ok(record)) = (&step, &outcome) {
             let draft = encode::draft(resource.stored(), &mut object, self.now());
-            let write = Write::delete(space, key.stored(), Expect::At(marked.revision), draft);
+            let write = Write::delete(space, key.stored(), Expect::At(record.revision), draft);
+            marked = Some(record.clone());
             outcome = self.store.commit_one(write).await;
         }
         match outcome {
@@ -162,7 +176,11 @@ impl Registry {
                 Ok(DeleteAttempt::Done(Deleted { object, gone, uid }))
             }
             Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => {
-                Ok(DeleteAttempt::Raced)
+                let Some(record) = marked else {
+                    return Ok(DeleteAttempt::Raced(None));
+                };
+                let object = resource.render_one(record).await?;
+                Ok(DeleteAttempt::Raced(Some(Deleted { object, gone, uid })))
             }
             Err(error) => {
                 let status = write_status(resource.kind(), &key.name, error);

@@ -1,5 +1,6 @@
 //! Deleting objects: finalizers, grace, propagation, preconditions, retries, collections.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mizzen_object::Status;
@@ -123,6 +124,25 @@ async fn a_grace_period_of_zero_is_seen_by_watches_before_the_object_is_gone() {
             format!("DELETED a {}", created + 2),
         ];
         assert_eq!(next_events(&mut watch, 2).await, expected);
+    }
+}
+
+/// As a kubelet removes it with the last status of its pod.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_without_a_grace_period_may_be_removed_by_another_component_meanwhile() {
+    for rig in each_store().map(Arc::new) {
+        let pods = rig.resource("v1/pods");
+        for _ in 0..200 {
+            rig.create(&pods, POD).await.unwrap();
+            let mut watch = rig.watch(&pods, &rig.revision()).await;
+            let (other, resource) = (rig.clone(), pods.clone());
+            let component = tokio::spawn(async move {
+                next_events(&mut watch, 1).await;
+                let _ = other.delete(&resource, &grace(0)).await;
+            });
+            assert!(rig.delete(&pods, &grace(0)).await.unwrap().gone);
+            component.await.unwrap();
+        }
     }
 }
 
