@@ -4,11 +4,13 @@
 //! files up to a commit mark that was read first is the journal as it was then. A compaction that removes a file
 //! meanwhile is noticed, and the copy is made again.
 
+use std::cmp::Ordering;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::file_ops::FileOps;
+use super::frame::HEADER;
 use super::replay::{self, GenerationChain};
 use super::{JournalDir, create_dir, private};
 use crate::{OpenError, Revision};
@@ -55,12 +57,13 @@ fn copy(source: &JournalDir, target: &JournalDir) -> Result<(), OpenError> {
     if let Some(base) = chain.base {
         copy_file(&source.base(base), &target.base(base), u64::MAX)?;
     }
-    // Nothing was acknowledged in logs after the commit mark's.
-    for &log in chain.logs.iter().filter(|&&log| log <= mark.generation) {
-        let length = if log == mark.generation {
-            mark.length
-        } else {
-            u64::MAX
+    // Nothing was acknowledged in logs after the commit mark's. That of the base belongs to it all the same.
+    let last = mark.generation.max(chain.base.unwrap_or_default());
+    for &log in chain.logs.iter().filter(|&&log| log <= last) {
+        let length = match log.cmp(&mark.generation) {
+            Ordering::Less => u64::MAX,
+            Ordering::Equal => mark.length,
+            Ordering::Greater => HEADER,
         };
         copy_file(&source.log(log), &target.log(log), length)?;
     }

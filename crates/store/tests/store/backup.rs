@@ -205,6 +205,22 @@ async fn a_store_is_created_of_records_that_keep_their_revisions() {
     assert_eq!(store.keyspace("things").snapshot().len(), 3);
 }
 
+#[tokio::test]
+async fn a_store_that_was_not_written_to_since_it_was_created_is_backed_up() {
+    let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = Options::default();
+    let records = vec![created("a", 7)];
+    create(dir.path(), &options, Revision(12), records).unwrap();
+    assert_eq!(backup(dir.path(), to.path()).unwrap(), Revision(12));
+    let store = Store::open(to.path(), options).unwrap();
+    assert_eq!(store.revision(), Revision(12));
+    let things = store.keyspace("things");
+    assert_eq!(dump(&things.snapshot()), [r#"a={"v":"7"}"#]);
+    let write = Write::put(&things, "b", Expect::Absent, draft("1"));
+    let record = store.commit_one(write).await.unwrap();
+    assert_eq!(record.revision, Revision(13));
+}
+
 #[test]
 fn a_store_that_is_created_of_nothing_is_at_the_revision_that_was_named() {
     let dir = tempfile::tempdir().unwrap();
