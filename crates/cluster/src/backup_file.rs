@@ -1,7 +1,8 @@
 //! The file of `mizzen backup`: a tar archive of a data directory.
 //!
 //! It begins with `backup.json`, which says what the file is. The keys and certificates of the cluster follow, then the
-//! journal: a restored cluster accepts the tokens and client certificates of the original.
+//! journal: a restored cluster accepts the tokens and client certificates of the original. The journal of a server with
+//! etcd is made of the objects there.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use mizzen_store::{OpenError, Revision};
 use mizzen_value::{Value, json, time, value};
+use tempfile::TempDir;
 
 /// The version of the archive.
 const FORMAT: i64 = 1;
@@ -76,9 +78,9 @@ pub(crate) enum BackupError {
 /// The data directory of a server that stores objects in etcd.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} has no objects, only certificates and keys: with --etcd-servers objects are in etcd; keep a copy of the \
-     directory, and copy objects with `mizzen export FILE --all --keep all --etcd-servers URL`, which `mizzen import` \
-     with the same arguments writes to a new etcd, or with `etcdctl snapshot save` and `restore`",
+    "{} has no objects, only certificates and keys: with --etcd-servers objects are in etcd; \
+     `mizzen backup FILE --etcd-servers URL` copies both, and `mizzen restore` makes a data directory of that file, or \
+     fills a new etcd",
     .0.display()
 )]
 pub(crate) struct NoObjects(PathBuf);
@@ -115,6 +117,27 @@ fn in_file(path: &Path) -> impl Fn(io::Error) -> BackupError + '_ {
 
 /// Writes the data of `directory`, which a server may use meanwhile, to `file`. `now` is in Unix seconds.
 pub(crate) fn write(directory: &Path, file: &Path, now: i64) -> Result<BackupInfo, BackupError> {
+    check_has_keys(directory)?;
+    check_has_journal(directory)?;
+    archive(directory, directory, file, now)
+}
+
+/// An empty directory beside `path`, for what becomes a file or directory of that name. It is removed when it is dropped.
+pub(crate) fn draft_beside(path: &Path) -> Result<TempDir, BackupError> {
+    let parent = parent(path);
+    fs::create_dir_all(parent)
+        .and_then(|()| tempfile::tempdir_in(parent))
+        .map_err(in_file(path))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// Rejects a directory that no server has used.
+pub(crate) fn check_has_keys(directory: &Path) -> Result<(), BackupError> {
     if let Some(missing) = ["ca.crt", "sa.key"]
         .into_iter()
         .find(|name| !directory.join(name).exists())
@@ -124,16 +147,21 @@ pub(crate) fn write(directory: &Path, file: &Path, now: i64) -> Result<BackupInf
             missing,
         });
     }
-    check_has_journal(directory)?;
-    let parent = file
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let fail = in_file(file);
+    Ok(())
+}
+
+/// Writes the keys of one directory and the journal of another one, which may be the same, to `file`.
+pub(crate) fn archive(
+    directory: &Path,
+    objects: &Path,
+    file: &Path,
+    now: i64,
+) -> Result<BackupInfo, BackupError> {
+    let (parent, fail) = (parent(file), in_file(file));
     let copy = tempfile::tempdir_in(parent).map_err(&fail)?;
     let journal = copy.path().join("journal");
     let info = BackupInfo {
-        revision: mizzen_store::backup(directory, &journal)?,
+        revision: mizzen_store::backup(objects, &journal)?,
         created: time::from_unix(now),
     };
     // The archive appears under its name when it is complete.
@@ -183,23 +211,8 @@ fn append(archive: &mut tar::Builder<File>, name: &str, content: &[u8]) -> io::R
 
 /// Makes the data directory `directory`, which must not exist or be empty, of a backup.
 pub(crate) fn restore(file: &Path, directory: &Path) -> Result<BackupInfo, BackupError> {
-    let is_empty = match fs::read_dir(directory) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(in_file(directory)(error)),
-    };
-    if !is_empty {
-        check_has_journal(directory)?;
-        return Err(BackupError::Exists {
-            path: directory.into(),
-            remedy: "name an empty directory, or move this one away",
-        });
-    }
-    let parent = directory
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let fail = in_file(directory);
+    check_new(directory)?;
+    let (parent, fail) = (parent(directory), in_file(directory));
     fs::create_dir_all(parent).map_err(&fail)?;
     let unpacked = tempfile::tempdir_in(parent).map_err(&fail)?;
     let journal = unpacked.path().join("journal");
@@ -217,21 +230,56 @@ pub(crate) fn restore(file: &Path, directory: &Path) -> Result<BackupInfo, Backu
             ),
         });
     }
-    let place = || -> io::Result<()> {
-        for name in KEYS {
-            let key = unpacked.path().join(name);
-            if key.exists() {
-                File::open(&key)?.sync_all()?;
-                fs::rename(key, restored.join(name))?;
-            }
-        }
-        File::open(&restored)?.sync_all()?;
-        // An empty directory is replaced; one that was filled meanwhile is not.
-        fs::rename(&restored, directory)?;
-        File::open(parent)?.sync_all()
-    };
-    place().map_err(&fail)?;
+    move_keys(unpacked.path(), &restored)
+        .and_then(|()| place(&restored, directory))
+        .map_err(&fail)?;
     Ok(info)
+}
+
+/// Makes the data directory `directory`, which must not exist or be empty, with the keys of `restored` alone: the objects are
+/// in etcd.
+pub(crate) fn place_keys(restored: &Path, directory: &Path) -> Result<(), BackupError> {
+    check_new(directory)?;
+    let keys = restored.join("keys");
+    fs::create_dir(&keys)
+        .and_then(|()| move_keys(restored, &keys))
+        .and_then(|()| place(&keys, directory))
+        .map_err(in_file(directory))
+}
+
+/// Moves the keys of one directory to another one.
+fn move_keys(from: &Path, to: &Path) -> io::Result<()> {
+    for name in KEYS {
+        let key = from.join(name);
+        if key.exists() {
+            File::open(&key)?.sync_all()?;
+            fs::rename(key, to.join(name))?;
+        }
+    }
+    File::open(to)?.sync_all()
+}
+
+/// Gives a directory its name. An empty one of that name is replaced; one that was filled meanwhile is not.
+fn place(draft: &Path, directory: &Path) -> io::Result<()> {
+    fs::rename(draft, directory)?;
+    File::open(parent(directory))?.sync_all()
+}
+
+/// Rejects a directory that has files.
+pub(crate) fn check_new(directory: &Path) -> Result<(), BackupError> {
+    let is_empty = match fs::read_dir(directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(in_file(directory)(error)),
+    };
+    if !is_empty {
+        check_has_journal(directory)?;
+        return Err(BackupError::Exists {
+            path: directory.into(),
+            remedy: "name an empty directory, or move this one away",
+        });
+    }
+    Ok(())
 }
 
 /// Unpacks the files that a backup may have, and no others.

@@ -46,6 +46,27 @@ pub(super) enum Place {
     Etcd(EtcdPlace),
 }
 
+/// The arguments that name the etcd of a server.
+#[derive(Args, Clone)]
+pub(super) struct EtcdPlaceArgs {
+    #[command(flatten)]
+    etcd: EtcdArgs,
+    #[command(flatten)]
+    encryption: EncryptionArgs,
+}
+
+impl EtcdPlaceArgs {
+    /// The place, if it is named.
+    pub(super) async fn find(&self) -> Result<Option<EtcdPlace>, PlaceError> {
+        if !self.etcd.is_given() {
+            return Ok(None);
+        }
+        let encryption = self.encryption.encryption().await?;
+        let etcd = self.etcd.clone();
+        Ok(Some(EtcdPlace { etcd, encryption }))
+    }
+}
+
 /// The keys of an etcd cluster.
 pub(super) struct EtcdPlace {
     etcd: EtcdArgs,
@@ -53,6 +74,11 @@ pub(super) struct EtcdPlace {
 }
 
 impl EtcdPlace {
+    /// How the objects are encrypted.
+    pub(super) fn encryption(&self) -> Option<Arc<Encryption>> {
+        self.encryption.clone()
+    }
+
     /// The objects.
     pub(super) fn objects(&self, is_read_only: bool) -> Result<EtcdObjects, PlaceError> {
         let codec = self.etcd.codec(self.encryption.as_ref());

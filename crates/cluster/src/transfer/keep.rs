@@ -44,7 +44,6 @@ pub(crate) struct Keep {
     pub(crate) revision: bool,
 }
 
-#[cfg(test)]
 impl Keep {
     /// Everything is kept.
     pub(crate) const ALL: Keep = Keep {

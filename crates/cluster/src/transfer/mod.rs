@@ -15,6 +15,7 @@
 //! | `target` | where objects go: an API server, a data directory that no server uses, or etcd |
 //! | `apply` | one object into an API server |
 //! | `exact` | objects with uid and revision into a data directory or etcd |
+//! | `copy` | all objects of one store in another |
 //! | `numbered` | records with their revisions into an etcd that has none |
 //! | `directory` | a data directory that no server uses, or etcd, and an API server over it in this process |
 //! | `report` | what became of each object |
@@ -22,6 +23,7 @@
 //! Invariant: an object is in the report of an import exactly once.
 
 mod apply;
+mod copy;
 mod directory;
 mod exact;
 mod generated;
@@ -39,6 +41,7 @@ mod strip;
 mod target;
 
 pub(crate) use apply::OnConflict;
+pub(crate) use copy::{CopyError, copy_exactly};
 pub(crate) use directory::EtcdObjects;
 pub(crate) use keep::{Keep, KeepArgs};
 pub(crate) use report::{Outcome, Report};

@@ -64,6 +64,20 @@ pub(crate) enum Selected {
     Deleting,
 }
 
+impl Selection {
+    /// All objects.
+    pub(super) fn everything() -> Selection {
+        Selection {
+            include: Vec::new(),
+            exclude: Vec::new(),
+            namespaces: Vec::new(),
+            labels: LabelSelector::default(),
+            label_text: String::new(),
+            all: true,
+        }
+    }
+}
+
 impl SelectionArgs {
     /// The selection.
     pub(crate) fn selection(self) -> Result<Selection, SelectionError> {

@@ -113,6 +113,7 @@ enum Output {
     Standard(BufWriter<io::Stdout>),
     Plain(BufWriter<NamedTempFile>),
     Compressed(GzEncoder<BufWriter<NamedTempFile>>),
+    Memory(FileContent),
 }
 
 impl ObjectFile {
@@ -144,24 +145,51 @@ impl ObjectFile {
         })
     }
 
+    /// Begins one that is kept in memory, for [`ObjectFile::into_content`].
+    pub(crate) fn in_memory() -> ObjectFile {
+        ObjectFile {
+            path: PathBuf::new(),
+            format: Format::Json,
+            force: false,
+            is_empty: true,
+            output: Output::Memory(FileContent::default()),
+        }
+    }
+
+    /// What was written to one in memory.
+    pub(crate) fn into_content(self) -> FileContent {
+        match self.output {
+            Output::Memory(content) => content,
+            _ => FileContent::default(),
+        }
+    }
+
     /// Appends an object.
     pub(crate) fn write(&mut self, object: &Value) -> Result<(), FileError> {
-        let text = match self.format {
+        let (format, is_first) = (self.format, std::mem::replace(&mut self.is_empty, false));
+        let text = || match format {
             Format::Json => json::to_string(object) + "\n",
-            Format::Yaml if self.is_empty => yaml::write(object),
+            Format::Yaml if is_first => yaml::write(object),
             Format::Yaml => format!("---\n{}", yaml::write(object)),
         };
-        self.is_empty = false;
         let written = match &mut self.output {
-            Output::Standard(output) => output.write_all(text.as_bytes()),
-            Output::Plain(output) => output.write_all(text.as_bytes()),
-            Output::Compressed(output) => output.write_all(text.as_bytes()),
+            Output::Standard(output) => output.write_all(text().as_bytes()),
+            Output::Plain(output) => output.write_all(text().as_bytes()),
+            Output::Compressed(output) => output.write_all(text().as_bytes()),
+            Output::Memory(content) => {
+                content.objects.push(object.clone());
+                Ok(())
+            }
         };
         written.map_err(in_file(&self.path))
     }
 
     /// Appends the revision of the store in which the objects are.
     pub(crate) fn write_revision(&mut self, revision: Revision) -> Result<(), FileError> {
+        if let Output::Memory(content) = &mut self.output {
+            content.revision = revision;
+            return Ok(());
+        }
         let revision = revision.to_string();
         self.write(&value!({
             "apiVersion": (REVISION_FORMAT),
@@ -177,6 +205,7 @@ impl ObjectFile {
             Output::Standard(mut output) => return output.flush().map_err(fail),
             Output::Plain(output) => output,
             Output::Compressed(output) => output.finish().map_err(&fail)?,
+            Output::Memory(_) => return Ok(()),
         };
         let draft = draft
             .into_inner()

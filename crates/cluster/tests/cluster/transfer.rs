@@ -605,10 +605,81 @@ async fn objects_are_imported_into_an_etcd_that_has_some_only_if_that_is_said() 
     ] {
         let said = run(1, command, server.path());
         assert!(said.contains("has no objects"), "{said}");
-        let remedy = "`mizzen export FILE --all --keep all --etcd-servers URL`";
+        let remedy = "`mizzen backup FILE --etcd-servers URL`";
         assert!(said.contains(remedy), "{said}");
     }
     assert!(!server.path().join("day.backup").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_a_server_on_etcd_is_restored_to_a_directory_and_to_another_etcd() {
+    let Some(etcd) = etcd().await else { return };
+    let Some(other_etcd) = self::etcd().await else {
+        return;
+    };
+    let home = Home::on_disk().with("--etcd-servers");
+    let own = etcd.endpoint(0);
+    let home = home.with(own.clone());
+    let server = home.start().await;
+    import(0, &home, SHOP, &[]);
+    let client = server.admin().await;
+    let read_all = async |client: &Client| {
+        let paths = [OVEN, RECIPE, "/api/v1/namespaces/shop/services/web"];
+        let mut objects = Vec::new();
+        for path in paths {
+            objects.push(read(client, path).await);
+        }
+        objects
+    };
+    let before = read_all(&client).await;
+    let in_etcd = ["--data-dir", "data", "--etcd-servers", &own];
+    let back_up = [&["backup", "day.backup"], &in_etcd[..]].concat();
+    let said = run(0, &back_up, home.path());
+    assert!(said.contains("/data as of revision "), "{said}");
+    // What is written later is not in it.
+    client.call("DELETE", RECIPE, "").await.expect(200);
+    let said = run(1, &back_up, home.path());
+    assert!(said.contains("day.backup exists"), "{said}");
+    let keyless = ["backup", "x", "--data-dir", "nowhere"];
+    let said = run(
+        1,
+        &[&keyless[..], &["--etcd-servers", &own]].concat(),
+        home.path(),
+    );
+    assert!(said.contains("nowhere is no data directory"), "{said}");
+    let credentials = server.credentials.clone();
+    server.stop().await;
+    let file = home.path().join("day.backup");
+    let file = file.to_str().unwrap();
+
+    let restored = Home::on_disk();
+    let restore = ["restore", file, "--data-dir", "data"];
+    let said = run(0, &restore, restored.path());
+    assert!(said.contains("/data as of revision "), "{said}");
+    let said = run(0, &["check", "data"], restored.path());
+    assert!(said.starts_with("data is whole"), "{said}");
+
+    let endpoint = other_etcd.endpoint(0);
+    let on_etcd = Home::on_disk()
+        .with("--etcd-servers")
+        .with(endpoint.clone());
+    let to_etcd = [&restore[..], &["--etcd-servers", &endpoint]].concat();
+    run(0, &to_etcd, on_etcd.path());
+    // Neither place is written to twice.
+    let said = run(1, &to_etcd, on_etcd.path());
+    assert!(said.contains("data has no objects"), "{said}");
+    let third = Home::on_disk();
+    let said = run(1, &to_etcd, third.path());
+    assert!(said.contains("etcd has objects already"), "{said}");
+    assert!(!third.data_dir().exists());
+
+    for home in [restored, on_etcd] {
+        let server = home.start().await;
+        // The client certificate of the original is accepted.
+        let client = Client::connect(&server.address, &credentials, &["h2"]).await;
+        assert_eq!(read_all(&client).await, before);
+        server.stop().await;
+    }
 }
 
 /// A definition whose deletion an API server would go on with: it deletes the objects first.
