@@ -38,13 +38,18 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     ("node/src/cri/machine.rs", &["*"], "the amounts of a node"),
     (
+        "node/src/cri/cgroup_driver.rs",
+        &["*"],
+        "what containerd says of its configuration",
+    ),
+    (
         "node/src/cri/housekeeping.rs",
         &["sandboxImage"],
         "what containerd says of its configuration",
     ),
     (
         "node/src/cri/keyring.rs",
-        &["auth", "auths", "password"],
+        &["auth", "auths", "email", "password"],
         "the credentials of Docker",
     ),
     (
@@ -53,8 +58,13 @@ const EXCEPTIONS: &[Exception] = &[
         "what containerd says of its configuration",
     ),
     (
+        "node/src/cri/pull_records.rs",
+        &["*"],
+        "ImagePullIntent and ImagePulledRecord, which a kubelet keeps in files",
+    ),
+    (
         "node/src/cri/resources.rs",
-        &["cpu"],
+        &["cpu", "memory"],
         "the amounts of a container",
     ),
     (
@@ -78,12 +88,24 @@ const EXCEPTIONS: &[Exception] = &[
             "imageGCLowThresholdPercent",
             "imageMaximumGCAge",
             "imageMinimumGCAge",
+            "imagePullCredentialsVerificationPolicy",
             "maxParallelImagePulls",
             "podLogsDir",
+            "preloadedImagesVerificationAllowlist",
             "resolvConf",
             "serializeImagePulls",
         ],
         "a KubeletConfiguration",
+    ),
+    (
+        "node/src/cri/user_namespaces.rs",
+        &["*"],
+        "the user namespace of a pod, which a kubelet keeps in a file",
+    ),
+    (
+        "node/src/nodes/capacity.rs",
+        &["memory"],
+        "the amounts of a node",
     ),
     (
         "node/src/eviction/decide.rs",
