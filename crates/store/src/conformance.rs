@@ -5,7 +5,7 @@
 //! mizzen_store::conforms!(rigs);
 //! ```
 //!
-//! Records of an engine may expire when it is told the time, or by themselves; and one that shares its data compacts in
+//! Records of an engine may expire when it gets the time, or by themselves; and one that shares its data compacts in
 //! rounds, of which each compacts the present of the one before. [`Rig`] hides both, so that every engine runs every case.
 
 use std::collections::BTreeMap;

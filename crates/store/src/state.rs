@@ -185,7 +185,7 @@ const POSTINGS: usize = if cfg!(test) { 3 } else { 64 };
 /// How many postings of all terms may wait.
 const ALL_POSTINGS: usize = if cfg!(test) { 100 } else { 1 << 17 };
 
-/// Builds a state that nobody sees before it is complete, which costs less than changing one. Keys that come in their order
+/// Builds a state that has no readers before it is complete, which costs less than changing one. Keys that come in their order
 /// cost least.
 #[derive(Default)]
 pub(crate) struct StateBuilder {
