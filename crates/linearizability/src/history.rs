@@ -8,6 +8,8 @@ use std::fmt;
 pub struct History {
     /// Requests for single objects, in any order.
     pub operations: Vec<Operation>,
+    /// Reads of single objects that may come from a cache.
+    pub reads: Vec<Read>,
     /// Lists.
     pub lists: Vec<List>,
     /// Watches.
@@ -130,6 +132,19 @@ pub struct Version {
     pub revision: u64,
     /// The content.
     pub value: String,
+}
+
+/// A read of one object that is not older than a revision, maybe from a cache: `resourceVersion=N`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The name of the object.
+    pub key: String,
+    /// When its response was there.
+    pub returned: u64,
+    /// The revision whose state, or a later one, was requested.
+    pub not_older_than: u64,
+    /// The object, if there was one.
+    pub found: Option<Version>,
 }
 
 /// Which objects a list or watch shows.

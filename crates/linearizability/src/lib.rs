@@ -5,6 +5,7 @@
 //!
 //! - `search`: the requests to each key, and lists as reads of all keys, are linearizable;
 //! - `revisions`: revisions are unique, and grow in the order in which clients saw writes end and begin;
+//! - `reads`: a read that may come from a cache shows the state of a key at the requested revision or at a later one;
 //! - `lists`: a list shows the state of all keys, or of those in its scope, at exactly its revision;
 //! - `watches`: a watch delivers every change in its scope after its start, in order, once.
 //!
@@ -33,6 +34,7 @@
 mod history;
 mod lists;
 mod model;
+mod reads;
 mod revisions;
 mod search;
 #[cfg(test)]
@@ -40,7 +42,7 @@ mod tests;
 mod watches;
 
 pub use history::{
-    Action, EventKind, Freshness, History, List, Operation, Outcome, Scope, Version, Watch,
+    Action, EventKind, Freshness, History, List, Operation, Outcome, Read, Scope, Version, Watch,
     WatchEvent,
 };
 
@@ -61,6 +63,16 @@ pub enum Violation {
     #[error("revision {revision}: {problem}")]
     Revision {
         /// The revision.
+        revision: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A read that may come from a cache.
+    #[error("read of {key} not older than {revision}: {problem}")]
+    Read {
+        /// The key.
+        key: String,
+        /// The revision that was requested.
         revision: u64,
         /// What is wrong with it.
         problem: String,
@@ -95,6 +107,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
     let changes = Changes::collect(history, &mut violations);
     revisions::check(history, &mut violations);
+    reads::check(history, &changes, &mut violations);
     lists::check(history, &changes, &mut violations);
     watches::check(history, &changes, &mut violations);
     search::check(history, &mut violations);

@@ -1,7 +1,7 @@
 //! Lists: the state of all keys at exactly one revision.
 
 use crate::revisions::Changes;
-use crate::{Action, Freshness, History, List, Operation, Outcome, Violation};
+use crate::{Action, Freshness, History, List, Operation, Outcome, Scope, Violation};
 
 /// Checks each list against all that is known of its revision.
 pub(crate) fn check(history: &History, changes: &Changes<'_>, violations: &mut Vec<Violation>) {
@@ -51,40 +51,55 @@ fn problem(history: &History, changes: &Changes<'_>, list: &List, key: &str) -> 
     }
 }
 
-/// Whether a delete whose revision no watch has shown, or a put without a response that took the object out of the scope,
-/// may be between `put`, the last known change of `key` before the list, and the list.
+/// Whether `key` may have been removed between `put`, the last known change of it before the list, and the list.
 fn may_be_gone(history: &History, list: &List, key: &str, put: u64) -> bool {
-    if put == list.revision {
-        return false;
+    let gap = Gap {
+        put,
+        after: last_call_at_or_before(history, key, put),
+        end: list.revision,
+        before: first_return_at_or_after(history, list),
+    };
+    put != list.revision && gap.may_remove(history, &list.scope, key)
+}
+
+/// The revisions from `put` up to `end`, and the times within which a request took one of them.
+pub(crate) struct Gap {
+    pub(crate) put: u64,
+    pub(crate) after: u64,
+    pub(crate) end: u64,
+    pub(crate) before: u64,
+}
+
+impl Gap {
+    /// Whether a delete whose revision no watch has shown, or a put without a response that took the object out of the
+    /// scope, may lie in it.
+    pub(crate) fn may_remove(&self, history: &History, scope: &Scope, key: &str) -> bool {
+        let mut operations = history.operations.iter().filter(|it| it.key == key);
+        operations.any(|operation| {
+            let is_unknown = operation.outcome == Outcome::Unknown;
+            let (removes, expected) = match &operation.action {
+                Action::Delete { expected } => (
+                    is_unknown || operation.outcome == Outcome::Deleted,
+                    *expected,
+                ),
+                // Of one with a response the revision is known.
+                Action::Create { value } => (is_unknown && !scope.has(key, value), None),
+                Action::Update { value, expected } => {
+                    (is_unknown && !scope.has(key, value), *expected)
+                }
+                Action::Get => (false, None),
+            };
+            // What it replaced was written by the put, or by a request that had no response.
+            let fits = expected.is_none_or(|expected| (self.put..self.end).contains(&expected));
+            let is_between = operation.deadline() > self.after && operation.called < self.before;
+            removes && fits && is_between
+        })
     }
-    let (after, before) = (
-        last_call_at_or_before(history, key, put),
-        first_return_at_or_after(history, list),
-    );
-    let mut operations = history.operations.iter().filter(|it| it.key == key);
-    operations.any(|operation| {
-        let is_unknown = operation.outcome == Outcome::Unknown;
-        let (removes, expected) = match &operation.action {
-            Action::Delete { expected } => (
-                is_unknown || operation.outcome == Outcome::Deleted,
-                *expected,
-            ),
-            // Of one with a response the revision is known.
-            Action::Create { value } => (is_unknown && !list.scope.has(key, value), None),
-            Action::Update { value, expected } => {
-                (is_unknown && !list.scope.has(key, value), *expected)
-            }
-            Action::Get => (false, None),
-        };
-        // What it replaced was written by the put, or by a request that had no response.
-        let fits = expected.is_none_or(|expected| (put..list.revision).contains(&expected));
-        removes && fits && operation.deadline() > after && operation.called < before
-    })
 }
 
 /// When the last request was sent that took `revision` or an earlier one, or saw that `revision` was the last of `key`. What
 /// had ended by then has an earlier revision.
-fn last_call_at_or_before(history: &History, key: &str, revision: u64) -> u64 {
+pub(crate) fn last_call_at_or_before(history: &History, key: &str, revision: u64) -> u64 {
     let is_so = |operation: &&Operation| match &operation.outcome {
         Outcome::Stored { revision: own } => *own <= revision,
         Outcome::Found(version) => operation.key == key && version.revision == revision,

@@ -34,6 +34,11 @@ impl<'a> Changes<'a> {
                 _ => {}
             }
         }
+        for read in &history.reads {
+            if let Some(Version { revision, value }) = &read.found {
+                add(*revision, &read.key, Some(value));
+            }
+        }
         let lists = history.lists.iter().map(|list| &list.items);
         for items in lists.chain(history.watches.iter().map(|watch| &watch.items)) {
             for (key, Version { revision, value }) in items {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::model::ObjectState;
 use crate::search::linearize;
 use crate::{
-    Action, EventKind, Freshness, History, List, Operation, Outcome, Scope, Version, Violation,
-    Watch, WatchEvent, check,
+    Action, EventKind, Freshness, History, List, Operation, Outcome, Read, Scope, Version,
+    Violation, Watch, WatchEvent, check,
 };
 
 fn version(revision: u64, value: &str) -> Version {
@@ -520,6 +520,42 @@ fn a_list_is_not_older_than_it_is_requested_and_may_be_older_than_the_present() 
     accept(&late);
     late.lists[0].freshness = Freshness::MostRecent;
     reject(&late, "after 8 was seen");
+}
+
+#[test]
+fn a_read_from_a_cache_is_not_older_than_it_is_requested() {
+    // `a` is put by 5, deleted, and put by 9.
+    let mut written = history(vec![
+        request(1, 2, create("1"), stored(5)),
+        request(3, 4, DELETE, Outcome::Deleted),
+        request(5, 6, create("2"), stored(9)),
+    ]);
+    let mut read = |not_older_than, found: Option<Version>| {
+        written.reads = vec![Read {
+            key: "a".into(),
+            returned: 8,
+            not_older_than,
+            found,
+        }];
+        written.clone()
+    };
+    let (first, second) = (version(5, "1"), version(9, "2"));
+    accept(&read(4, None));
+    accept(&read(5, Some(first.clone())));
+    // The delete is between 5 and 9, wherever that is.
+    accept(&read(8, Some(first.clone())));
+    accept(&read(5, None));
+    reject(&read(9, Some(first)), "5 was found, 9 came after it");
+    accept(&read(5, Some(second.clone())));
+    accept(&read(9, Some(second.clone())));
+    reject(&read(9, None), "9 was not found");
+    let mut early = read(5, Some(second));
+    early.reads[0].returned = 5;
+    reject(&early, "9 was found before it was written");
+    let mut never = read(5, None);
+    never.operations.remove(1);
+    never.operations[1].action = update("2", None);
+    reject(&never, "5 was not found");
 }
 
 /// Numbers from a seed (splitmix64).

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_linearizability::{Action, Freshness, List, Operation, Outcome, Scope, Version};
+use mizzen_linearizability::{Action, Freshness, List, Operation, Outcome, Read, Scope, Version};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ const N_COPIES: usize = 6000;
 pub(crate) struct Workload {
     /// The objects that they write.
     pub(crate) keys: Vec<String>,
-    /// How many in ten requests are lists.
+    /// How many in ten requests are lists, or reads that may come from a cache.
     pub(crate) n_lists: u64,
     /// Whether every fourth write is of a large object.
     pub(crate) large: bool,
@@ -76,11 +76,12 @@ impl RecordedClient {
                     let action = self.choose_action(&key);
                     self.request(key, action).await;
                 }
-                _ => match self.random.below(5) {
+                _ => match self.random.below(6) {
                     0 => self.list().await,
                     1 => drop(self.list_past().await),
                     2 => self.list_not_older().await,
                     3 => self.list_scope().await,
+                    4 => self.get_not_older().await,
                     _ => self.list_pages().await,
                 },
             }
@@ -218,10 +219,43 @@ impl RecordedClient {
         true
     }
 
+    /// The last revision that this client saw.
+    fn last_seen(&self) -> Option<u64> {
+        let seen = self.seen.values().copied();
+        seen.chain(self.last_list).max()
+    }
+
+    /// Reads an object in a state that is as late as all that this client saw.
+    async fn get_not_older(&mut self) {
+        let Some(not_older_than) = self.last_seen() else {
+            return;
+        };
+        let key = self.choose_key();
+        let Some(server_idx) = self.connect().await else {
+            return;
+        };
+        let path = format!("{PATH}/{key}?resourceVersion={not_older_than}");
+        let answer = self.send(server_idx, "GET", &path, String::new()).await;
+        let Some(outcome) = answer.map(|answer| outcome(&Action::Get, &answer)) else {
+            return;
+        };
+        let (what, found) = match outcome {
+            Outcome::Found(version) => ("get not older than a revision", Some(version)),
+            Outcome::NotFound => ("not found, not older than a revision", None),
+            _ => return,
+        };
+        self.recorder.count(what);
+        self.recorder.add_read(Read {
+            key,
+            returned: self.recorder.now(),
+            not_older_than,
+            found,
+        });
+    }
+
     /// Lists a state that is as late as all that this client saw.
     async fn list_not_older(&mut self) {
-        let seen = self.seen.values().copied();
-        let Some(revision) = seen.chain(self.last_list).max() else {
+        let Some(revision) = self.last_seen() else {
             return;
         };
         let list = self.fetch_list(Scope::All, Freshness::NotOlderThan(revision));

@@ -10,13 +10,15 @@ use mizzen_linearizability::{Action, Outcome, Scope};
 const MANY_HISTORIES: usize = 30;
 
 /// What the clients of every run do and see.
-pub(crate) const REQUESTS: [&str; 22] = [
+pub(crate) const REQUESTS: [&str; 24] = [
     "create",
     "update",
     "update of a revision",
     "delete",
     "delete of a revision",
     "get",
+    "get not older than a revision",
+    "not found, not older than a revision",
     "stored",
     "deleted",
     "found",

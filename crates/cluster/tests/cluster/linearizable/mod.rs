@@ -75,7 +75,7 @@ async fn check_histories(start: impl AsyncFn(usize) -> Servers, faults: &[&'stat
         let (history, counted) = record(servers, Proxy::default(), random.next(), true).await;
         assert_linearizable(&history);
         counts.merge(&counted);
-        n_operations += history.operations.len() + history.lists.len();
+        n_operations += history.operations.len() + history.reads.len() + history.lists.len();
         n_unknown += recorder::n_unknown(&history);
         n_relists += history.watches.len() - watched().len();
     }

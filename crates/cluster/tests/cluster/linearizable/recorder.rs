@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use mizzen_linearizability::{Action, History, List, Operation, Outcome, Scope, Version, Watch};
+use mizzen_linearizability::{
+    Action, History, List, Operation, Outcome, Read, Scope, Version, Watch,
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -57,6 +59,10 @@ impl Recorder {
         self.count(coverage::of_action(&operation.action));
         self.count(coverage::of_outcome(&operation.outcome));
         self.history.lock().operations.push(operation);
+    }
+
+    pub(crate) fn add_read(&self, read: Read) {
+        self.history.lock().reads.push(read);
     }
 
     pub(crate) fn add_list(&self, list: List) {
