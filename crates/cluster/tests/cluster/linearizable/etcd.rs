@@ -12,8 +12,15 @@ use crate::etcd_server::{Cluster, Etcd, Options, PeerPort};
 use crate::process::Home;
 
 pub(crate) const N_MEMBERS: usize = 3;
-/// A leader is missed sooner than by default, so that faults can be short.
-const ELECTION: [&str; 2] = ["--heartbeat-interval=50", "--election-timeout=500"];
+/// A leader is missed sooner than by default, so that faults can be short. Snapshots are more frequent, so that a member
+/// that starts again reads the log of a thousand writes at most, not of the whole run. Servers that are killed again and
+/// again do not get to compact the past, so that it has more room than by default.
+const FLAGS: [&str; 4] = [
+    "--heartbeat-interval=50",
+    "--election-timeout=500",
+    "--snapshot-count=1000",
+    "--quota-backend-bytes=8589934592",
+];
 /// How long a compaction waits for members that may be away.
 const COMPACT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -41,7 +48,7 @@ impl EtcdCluster {
         drop(listeners);
         let options = Options {
             n_members: N_MEMBERS,
-            flags: ELECTION.to_vec(),
+            flags: FLAGS.to_vec(),
             is_durable: true,
             peers,
             ..Options::default()
