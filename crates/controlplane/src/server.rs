@@ -15,7 +15,9 @@ use mizzen_registry::{Registry, Store};
 use mizzen_value::Value;
 use mizzen_value::address::Cidr;
 
-use crate::admission::{Admission, Plugins, RESOURCE_QUOTA, ResourceQuota, SystemPriorityClasses};
+use crate::admission::{
+    Admission, LimitRangeLookups, Plugins, RESOURCE_QUOTA, ResourceQuota, SystemPriorityClasses,
+};
 use crate::legacy::LegacyHints;
 use crate::node_authorizer::NodeAuthorizer;
 use crate::runtime_config::{self, ApiSetting};
@@ -91,6 +93,7 @@ impl From<mizzen_apiserver::Options> for Options {
 /// What plug-ins and subresources of the Kubernetes API server share.
 pub(crate) struct ControlPlane {
     pub admission: Admission,
+    pub limit_range_lookups: LimitRangeLookups,
     /// Calls kubelets.
     pub kubelets: OutgoingClient,
     pub kubelet_address_types: Vec<String>,
@@ -123,6 +126,7 @@ pub fn server(registry: Registry, options: impl Into<Options>) -> Server {
     generic.node_authorizer = Some(NodeAuthorizer::authorizer);
     let control_plane = ControlPlane {
         admission: options.admission,
+        limit_range_lookups: LimitRangeLookups::default(),
         kubelets: OutgoingClient::plain(&registry, options.kubelet_client),
         kubelet_address_types: options.kubelet_address_types,
         kubelet_authority: options.kubelet_authority,

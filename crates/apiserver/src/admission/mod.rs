@@ -29,7 +29,9 @@ use mizzen_audit::Layer;
 use mizzen_object::schema::{CanonicalObject, Struct};
 use mizzen_object::validate::names;
 use mizzen_object::{GroupResource, GroupVersionKind, Status, Violations};
-use mizzen_registry::{BoxFuture, Key, ListOptions, Selection, ValidatingAdmission};
+use mizzen_registry::{
+    BoxFuture, Key, ListOptions, Object, Resource, Revision, Selection, ValidatingAdmission,
+};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
@@ -640,24 +642,44 @@ impl Attributes<'_> {
         Some(found.value())
     }
 
-    /// All objects of a resource in a namespace, or in all if that is empty.
+    /// All objects of a resource in a namespace, or in all if that is empty, as the cache has them.
     pub fn all(&self, group: &str, plural: &str, namespace: &str) -> Result<Vec<Value>, Status> {
-        let server = self.call.server;
-        let resource = server
-            .catalog
-            .get(group, "v1", plural)
-            .ok_or_else(Status::no_such_resource)?;
+        let (resource, options) = self.all_options(group, plural, namespace)?;
+        let found = self.call.server.registry.list(&resource, &options)?;
+        Ok(found.items.iter().map(Object::value).collect())
+    }
+
+    /// The same as the store has them, also if another server has just written them; and the revision of that.
+    pub async fn look_up_all(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+    ) -> Result<(Vec<Value>, Revision), Status> {
+        let (resource, options) = self.all_options(group, plural, namespace)?;
+        let found = self.call.server.registry.read_list(&resource, &options);
+        let found = found.await?;
+        let objects = found.items.iter().map(Object::value).collect();
+        Ok((objects, found.version))
+    }
+
+    fn all_options(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+    ) -> Result<(Resource, ListOptions), Status> {
+        let catalog = &self.call.server.catalog;
+        let resource = catalog.get(group, "v1", plural);
+        let resource = resource.ok_or_else(Status::no_such_resource)?;
         let selection = Selection {
             namespace: namespace.into(),
             ..Selection::default()
         };
-        let found = server.registry.list(
-            &resource,
-            &ListOptions {
-                selection,
-                ..ListOptions::default()
-            },
-        )?;
-        Ok(found.items.iter().map(|object| object.value()).collect())
+        let options = ListOptions {
+            selection,
+            ..ListOptions::default()
+        };
+        Ok((resource, options))
     }
 }

@@ -186,9 +186,17 @@ async fn a_server_whose_watches_lag_looks_up_what_another_has_just_created() {
             "containers": [{ "name": "c", "image": "i" }]
         }
     });
+    let limits = json!({
+        "metadata": { "name": "cpu" },
+        "spec": { "limits": [{ "type": "Container", "default": { "cpu": "1" } }] }
+    });
+    let ranges = format!("{NAMESPACE}/limitranges");
+    first.post(&ranges, limits.to_string()).await.expect(201);
     let (pods, pod) = (format!("{NAMESPACE}/pods"), pod.to_string());
     let tried = format!("{pods}?dryRun=All");
-    second.post(&tried, pod.clone()).await.expect(201);
+    let limited = second.post(&tried, pod.clone()).await.expect(201).json();
+    let limits = &limited["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(limits, &json!({ "cpu": "1" }));
     first.post(&pods, pod.clone()).await.expect(201);
     second.post(&tried, pod).await.expect(409);
 

@@ -1,27 +1,64 @@
 //! LimitRanger: default requests and limits of containers, and bounds for pods and claims.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use mizzen_object::Status;
 use mizzen_object::schema::CanonicalObject;
+use mizzen_outgoing::LruCache;
+use mizzen_registry::{BoxFuture, Revision};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::Attributes;
+use crate::ControlPlane;
 use mizzen_component_helpers::amounts::{Amounts, amounts};
 use mizzen_component_helpers::pod_resources::{PodResourcesOptions, pod_limits, pod_requests};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
+/// Kubernetes: how many namespaces have a live lookup that counts, and for how long (limitranger/admission.go).
+const MAX_LOOKUPS: usize = 10_000;
+const LOOKUP_TTL: Duration = Duration::from_secs(30);
+
+/// The limit ranges of namespaces that have none in the cache, as the store had them.
+pub(crate) struct LimitRangeLookups(LruCache<LimitRangeLookup>);
+
+#[derive(Clone)]
+struct LimitRangeLookup {
+    ranges: Vec<Value>,
+    at: Revision,
+}
+
+impl Default for LimitRangeLookups {
+    fn default() -> LimitRangeLookups {
+        LimitRangeLookups(LruCache::new(MAX_LOOKUPS))
+    }
+}
+
+/// Whether limit ranges are for this object.
+pub(super) fn concerns(attributes: &Attributes) -> bool {
+    match attributes.subresource() {
+        "" => attributes.is("", "pods") || attributes.is("", "persistentvolumeclaims"),
+        "resize" => attributes.is("", "pods"),
+        _ => false,
+    }
+}
+
 /// Sets the default requests and limits of a new pod.
-pub(super) fn admit(attributes: &Attributes, pod: &mut CanonicalObject) -> Result<(), Status> {
-    if !attributes.is_main("", "pods") || !attributes.is_create() {
-        return Ok(());
-    }
-    for range in ranges(attributes)? {
-        apply_defaults(&range, pod);
-    }
-    Ok(())
+pub(super) fn admit<'a>(
+    attributes: &'a Attributes<'a>,
+    object: &'a mut CanonicalObject,
+) -> BoxFuture<'a, Result<(), Status>> {
+    Box::pin(async move {
+        look_up(attributes).await?;
+        if attributes.is_main("", "pods") && attributes.is_create() {
+            for range in ranges(attributes)? {
+                apply_defaults(&range, object);
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Checks a pod or claim against the limit ranges.
@@ -51,7 +88,41 @@ pub(super) fn check(attributes: &Attributes, object: &Value) -> Result<(), Statu
     Ok(())
 }
 
+/// Reads the limit ranges of a namespace that has none in the cache: another server may have just created one.
+async fn look_up(attributes: &Attributes<'_>) -> Result<(), Status> {
+    let server = attributes.call.server;
+    let lookups = &ControlPlane::of(server).limit_range_lookups.0;
+    let namespace = attributes.namespace();
+    if !server.registry.store().is_shared()
+        || !cached(attributes)?.is_empty()
+        || lookups.get(namespace).is_some()
+    {
+        return Ok(());
+    }
+    let (ranges, at) = attributes.look_up_all("", "limitranges", namespace).await?;
+    let found = LimitRangeLookup { ranges, at };
+    lookups.put(namespace.into(), found, LOOKUP_TTL);
+    Ok(())
+}
+
+/// Those of the cache, or of a live lookup that the cache has not caught up with.
 fn ranges(attributes: &Attributes) -> Result<Vec<Value>, Status> {
+    let server = attributes.call.server;
+    let reached = server
+        .catalog
+        .get("", "v1", "limitranges")
+        .map(|resource| resource.space().revision());
+    let cached = cached(attributes)?;
+    if !cached.is_empty() {
+        return Ok(cached);
+    }
+    let lookups = &ControlPlane::of(server).limit_range_lookups.0;
+    let found = lookups.get(attributes.namespace());
+    let found = found.filter(|found| reached.is_none_or(|reached| reached < found.at));
+    Ok(found.map(|found| found.ranges).unwrap_or_default())
+}
+
+fn cached(attributes: &Attributes) -> Result<Vec<Value>, Status> {
     attributes.all("", "limitranges", attributes.namespace())
 }
 

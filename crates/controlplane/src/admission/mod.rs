@@ -33,6 +33,7 @@ mod volume_resize;
 pub use configuration::{Admission, AdmissionConfigurationError};
 pub use event_rate_limit::EventRateLimit;
 pub use image_policy::ImagePolicy;
+pub(crate) use limits::LimitRangeLookups;
 pub(crate) use plugins::RESOURCE_QUOTA;
 pub use plugins::{PluginError, Plugins};
 pub use pod_node_selector::NodeSelectors;

@@ -80,7 +80,14 @@ static TABLE: &[PluginRow] = {
             SAME,
             check(anti_affinity::check),
         ),
-        PluginRow::on("LimitRanger", change(limits::admit), check(limits::check)),
+        PluginRow::on(
+            "LimitRanger",
+            Mutate::Later {
+                concerns: limits::concerns,
+                mutate: limits::admit,
+            },
+            check(limits::check),
+        ),
         PluginRow::on(
             SERVICE_ACCOUNT,
             Mutate::Later {
