@@ -292,6 +292,9 @@ async fn the_past_is_compacted_at_the_interval() {
         assert_eq!(list["items"].as_array().unwrap().len(), 1);
         assert!(keys(&etcd, "compact_rev_key").await.is_empty());
         check_pages(&client).await;
+        let page = format!("{CONFIG_MAPS}?limit=2");
+        let page = client.get(&page).await.expect(200).json();
+        let token = page["metadata"]["continue"].as_str().unwrap();
         server.stop().await;
 
         let server = home.start_with(&["--etcd-compaction-interval=1s"]).await;
@@ -315,6 +318,21 @@ async fn the_past_is_compacted_at_the_interval() {
         assert_eq!(keys(&etcd, "compact_rev_key").await.len(), 1);
         let expired = client.get(&exact).await.expect(410).json();
         assert_eq!(expired["reason"], "Expired");
+        let watch = format!("{CONFIG_MAPS}?watch=true&resourceVersion={old}");
+        let event = client.watch(&watch).await.next().await.unwrap();
+        assert_eq!(
+            (&event["type"], &event["object"]["code"]),
+            (&"ERROR".into(), &410.into())
+        );
+        // A list goes on at the present, with the token of the error.
+        let next = async |token: &str, status| {
+            let page = format!("{CONFIG_MAPS}?limit=9&continue={token}");
+            client.get(&page).await.expect(status).json()
+        };
+        let expired = next(token, 410).await;
+        assert_eq!(expired["reason"], "Expired");
+        let page = next(expired["metadata"]["continue"].as_str().unwrap(), 200).await;
+        assert_eq!(page["items"].as_array().unwrap().len(), 4);
         // What is there now stays.
         let list = client.get(CONFIG_MAPS).await.expect(200).json();
         assert_eq!(list["items"].as_array().unwrap().len(), 6);
