@@ -1,10 +1,14 @@
 //! Kinds that people define: from the definition to its last object.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mizzen_value::{Value, json, value};
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 use crate::rig::{Events, Rig};
+use crate::webhook::{MUTATING, configure, hook, rules, webhook};
 
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(crate) const FOOS: &str = "/apis/example.com/v1/namespaces/default/foos";
@@ -550,4 +554,43 @@ async fn unchanged_values_pass_a_new_rule() {
         "{:?}",
         kept.warnings
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_is_written_again_after_a_conflict() {
+    let rig = Rig::new().await;
+    let (client, is_changed) = (rig.clone(), AtomicBool::new(false));
+    let change = async move |rig: &Rig| {
+        let writer = rig.clone();
+        // Its response waits for the controller, which waits for the webhook.
+        tokio::spawn(async move {
+            let change = r#"{"metadata":{"annotations":{"changed":"meanwhile"}}}"#;
+            writer.patch(FOO, change).await
+        });
+        let annotation =
+            |definition: &Value| definition["metadata"]["annotations"]["changed"].clone();
+        eventually(rig, FOO, |reply| !annotation(&reply.body).is_null()).await;
+    };
+    // The first status has passed its plug-ins when someone else changes the definition.
+    let peer = webhook(move |_| {
+        if !is_changed.swap(true, Ordering::SeqCst) {
+            block_in_place(|| Handle::current().block_on(change(&client)));
+        }
+        value!({ "allowed": true })
+    })
+    .await;
+    let status = "customresourcedefinitions/status";
+    let mut slow = rules("apiextensions.k8s.io", "v1", "UPDATE", status);
+    slow.set("timeoutSeconds", 10);
+    configure(&rig, MUTATING, "m", vec![hook("m", &peer, slow)]).await;
+    define(&rig, &definition(vec![version("v1", true, ANY)])).await;
+    eventually(&rig, FOO, |reply| {
+        condition(&reply.body, "Established")["status"].str() == "True"
+    })
+    .await;
+    let stored = rig.get(FOO).await.expect(200).body;
+    let kept = &stored["metadata"]["annotations"]["changed"];
+    assert_eq!(kept.str(), "meanwhile");
+    assert!(peer.seen().len() > 1, "{:?}", peer.seen());
+    rig.post(FOOS, &foo("v1", "a", "{}")).await.expect(201);
 }
