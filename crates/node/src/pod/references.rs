@@ -308,18 +308,21 @@ impl ReferencedObjects {
 
     /// The messages about volumes that cannot be set up.
     fn mount_failures(&self, pod: &Value) -> Vec<String> {
-        let problems = self.volume_problems(pod).into_iter();
-        let mut failures: Vec<String> = problems
-            .map(|(volume, why)| {
-                format!("MountVolume.SetUp failed for volume \"{volume}\" : {why}")
-            })
-            .collect();
+        let mut failures = self.set_up_failures(pod);
         let (volumes, reasons): (Vec<Str>, Vec<String>) =
             self.claim_problems(pod).into_iter().unzip();
         if !volumes.is_empty() {
             failures.push(cannot_process(&volumes, &reasons.join("; ")));
         }
         failures
+    }
+
+    /// The messages about volumes whose objects have a problem.
+    fn set_up_failures(&self, pod: &Value) -> Vec<String> {
+        let problems = self.volume_problems(pod).into_iter();
+        let message =
+            |(volume, why)| format!("MountVolume.SetUp failed for volume \"{volume}\" : {why}");
+        problems.map(message).collect()
     }
 
     /// The problems of a pod's volumes.
@@ -375,18 +378,24 @@ impl ReferencedObjects {
 }
 
 impl PodState {
-    /// Whether its volumes are set up.
+    /// Whether its volumes are set up. Reports those that cannot be, also while containers run (volumemanager/reconciler:
+    /// a volume is mounted again when its objects may have changed).
     pub(super) fn volumes_ready(&mut self, sync: &mut SyncContext) -> bool {
         let Some(referenced) = self.referenced.as_deref_mut() else {
             return true;
         };
-        let has_begun = self.containers.iter().any(|it| it.n_starts > 0);
         // A new sandbox has its volumes set up again.
-        if has_begun && sync.runtime.has_sandbox(sync.pod) {
-            return true;
-        }
-        let failures = referenced.mount_failures(sync.pod);
-        if referenced.n_readings > referenced.n_reported && !failures.is_empty() {
+        let has_begun = self.containers.iter().any(|it| it.n_starts > 0);
+        let are_set_up = has_begun && sync.runtime.has_sandbox(sync.pod);
+        let failures = match are_set_up {
+            // Files that follow their objects cannot, but are there.
+            true if referenced.is_complete => referenced.set_up_failures(sync.pod),
+            true => Vec::new(),
+            false => referenced.mount_failures(sync.pod),
+        };
+        if failures.is_empty() {
+            referenced.n_failures = 0;
+        } else if referenced.n_readings > referenced.n_reported {
             // Kubernetes: a pod whose claims cannot be processed is synced again after a pause.
             let longest = match referenced.claim_problems(sync.pod).is_empty() {
                 true => LONGEST_WAIT,
@@ -403,7 +412,7 @@ impl PodState {
                 note: Note::warning("FailedMount", "", message.as_str()),
             }));
         }
-        referenced.n_readings > 0 && failures.is_empty()
+        are_set_up || referenced.n_readings > 0 && failures.is_empty()
     }
 
     /// When the next read is due.

@@ -3,6 +3,7 @@
 //! Pods have addresses of a bridge that the node makes; only this machine dials them.
 
 mod events;
+mod eviction;
 mod failures;
 mod fields;
 mod http_server;
@@ -35,6 +36,7 @@ use mizzen_cri::messages::{
     ImageSpec, ImageStatusRequest, ListContainersRequest, ListPodSandboxRequest,
 };
 use mizzen_node::cri::{ContainerLogPolicy, CriOptions, CriRuntime, Housekeeping, ImageGcPolicy};
+use mizzen_node::eviction::EvictionConfig;
 use mizzen_node::runtime::{ContainerRuntime as _, Exec, Stdio};
 use mizzen_node::shutdown::ShutdownConfig;
 use mizzen_node::{Options, Serving, StaticPodSource};
@@ -65,6 +67,8 @@ struct RealNode {
     name: &'static str,
     runtime: CriRuntime,
     housekeeping: Housekeeping,
+    /// Without thresholds at first: the machine of a test may run short of anything.
+    eviction: EvictionConfig,
     shutdown: ShutdownConfig,
     /// Where clients in pods reach the API server, if they do.
     api_server: Option<String>,
@@ -90,7 +94,9 @@ impl RealNode {
         let containerd = PrivateContainerd::start().await?;
         let authority = Authority::new();
         let identity = authority.sign("kube-apiserver-kubelet-client");
+        // Cgroups have the UIDs of pods, which begin alike with the same seed, and tests run beside each other.
         let cluster = builder
+            .seed(n.into())
             .real_time()
             .tune_server(move |options| options.kubelet_client = Some(identity.clone()))
             .start()
@@ -103,6 +109,10 @@ impl RealNode {
             name,
             runtime,
             housekeeping,
+            eviction: EvictionConfig {
+                thresholds: Vec::new(),
+                ..EvictionConfig::default()
+            },
             shutdown: ShutdownConfig::default(),
             api_server: None,
         };
@@ -130,12 +140,11 @@ impl RealNode {
         let serving = Mutex::new(Some(serving.unwrap()));
         let (runtime, name) = (self.runtime.clone(), self.name);
         let manifests = self.containerd.path("manifests");
-        let shutdown = self.shutdown.clone();
+        let (eviction, shutdown) = (self.eviction.clone(), self.shutdown.clone());
         let tune = move |options: &mut Options| {
             options.serving = serving.lock().take();
             options.capacity = runtime.capacity();
-            // The machine of a test may run short of disk.
-            options.eviction.thresholds.clear();
+            options.eviction = eviction.clone();
             options.shutdown = shutdown.clone();
             options.runtime = Arc::new(runtime.clone());
             options.prefix = name.into();

@@ -63,7 +63,7 @@ fn waiting(pod: &Object) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_is_a_volume_that_cannot_be_changed() {
-    let Some(mut node) = RealNode::start("real-image-a", 71).await else {
+    let Some(mut node) = RealNode::start("real-image-a", 74).await else {
         return;
     };
     import(&node.containerd, DATA).await;
@@ -140,7 +140,7 @@ async fn an_image_is_a_volume_that_cannot_be_changed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_image_of_a_volume_comes_by_its_pull_policy() {
-    let Some(node) = RealNode::start_in(control_plane(), "real-image-b", 72).await else {
+    let Some(node) = RealNode::start_in(control_plane(), "real-image-b", 75).await else {
         return;
     };
     let none = "127.0.0.1:1/none:1";

@@ -99,6 +99,16 @@ async fn files_follow_their_objects_together() {
     let versions = "ls -A /config | grep -cE '^[.][.][0-9a-f]+$'";
     node.until_output("web", versions, "1\n").await;
 
+    // Without the object its files stay, and an event says why they do not follow.
+    node.cluster.delete(&CONFIG_MAPS, "default/config").await;
+    node.annotate("web", "again").await;
+    let failed = "Warning FailedMount  MountVolume.SetUp failed for volume \"config\" : configmap \"config\" not found";
+    node.until_event("web", failed).await;
+    assert_eq!(node.sh("web", "cat /config/a").await, "2");
+    let replacement = "{metadata: {name: config}, data: {a: '3'}}";
+    create(&node.cluster, &CONFIG_MAPS, replacement).await;
+    node.until_output("web", "cat /config/a", "3").await;
+
     // An agent without the token requests another one, and the container reads that.
     node.run_agent().await;
     node.until("the token is replaced", async |node| {
