@@ -2,6 +2,7 @@
 
 mod client_libraries;
 mod debug;
+mod joined;
 mod logs;
 mod proxies;
 mod streams;
