@@ -6,6 +6,7 @@
 //! connects them.
 
 use std::collections::HashSet;
+use std::mem::{Discriminant, discriminant};
 
 use crate::model::ObjectState;
 use crate::{Action, Freshness, History, List, Operation, Outcome, Scope, Violation};
@@ -51,7 +52,12 @@ fn read_of(list: &List, key: &str) -> Option<Operation> {
 /// Returns the requests that could come next where the longest order ended, if none is complete.
 pub(crate) fn linearize(mut operations: Vec<&Operation>) -> Result<(), Vec<&Operation>> {
     operations.sort_by_key(|operation| operation.called);
+    let found = operations.iter().filter_map(|it| match &it.outcome {
+        Outcome::Found(version) => Some(version.value.as_str()),
+        _ => None,
+    });
     let mut search = Search {
+        found: found.collect(),
         done: Requests::none_of(operations.len()),
         n_due: operations
             .iter()
@@ -68,13 +74,15 @@ pub(crate) fn linearize(mut operations: Vec<&Operation>) -> Result<(), Vec<&Oper
 struct Search<'a> {
     /// In the order of their calls.
     operations: Vec<&'a Operation>,
+    /// The values that reads found.
+    found: HashSet<&'a str>,
     /// Those in the order.
     done: Requests,
     /// How many of the others had a response, and so must come into the order.
     n_due: usize,
     state: ObjectState<'a>,
-    /// Each request in the order, with the state before it.
-    order: Vec<(usize, ObjectState<'a>)>,
+    /// Each request in the order, with its place among the candidates and the state before it.
+    order: Vec<(usize, usize, ObjectState<'a>)>,
     seen: HashSet<(Requests, ObjectState<'a>)>,
 }
 
@@ -89,23 +97,23 @@ impl<'a> Search<'a> {
             }
             if self.order.len() >= longest {
                 longest = self.order.len();
-                stuck = self.candidates(0).map(|idx| self.operations[idx]).collect();
+                let candidates = self.candidates().into_iter();
+                stuck = candidates.map(|idx| self.operations[idx]).collect();
             }
-            let Some((idx, state)) = self.order.pop() else {
+            let Some((idx, place, state)) = self.order.pop() else {
                 return Err(stuck);
             };
             self.done.remove(idx);
             self.n_due += usize::from(self.operations[idx].deadline() < u64::MAX);
             self.state = state;
-            from = idx + 1;
+            from = place + 1;
         }
         Ok(())
     }
 
-    /// Appends to the order the first request from `from` on that leads to something new.
+    /// Appends to the order the first candidate, from the one at `from` on, that leads to something new.
     fn advance(&mut self, from: usize) -> bool {
-        let candidates: Vec<usize> = self.candidates(from).collect();
-        for idx in candidates {
+        for (place, idx) in self.candidates().into_iter().enumerate().skip(from) {
             let operation = self.operations[idx];
             let Some(next) = self.state.apply(operation) else {
                 continue;
@@ -113,7 +121,7 @@ impl<'a> Search<'a> {
             self.done.insert(idx);
             if self.seen.insert((self.done.clone(), next.clone())) {
                 let before = std::mem::replace(&mut self.state, next);
-                self.order.push((idx, before));
+                self.order.push((idx, place, before));
                 self.n_due -= usize::from(operation.deadline() < u64::MAX);
                 return true;
             }
@@ -122,19 +130,42 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// The requests that can come next, from `from` on.
-    fn candidates(&self, from: usize) -> impl Iterator<Item = usize> {
+    /// The requests that can come next. Those without a response come last: most have no effect that anyone saw, and one
+    /// that has is needed only before what shows it.
+    fn candidates(&self) -> Vec<usize> {
         let mut first_deadline = u64::MAX;
         let open = (0..self.operations.len()).filter(|&idx| !self.done.contains(idx));
-        open.take_while(move |&idx| {
+        let next = open.take_while(move |&idx| {
             let operation = self.operations[idx];
             let is_open = operation.called < first_deadline;
             first_deadline = first_deadline.min(operation.deadline());
             is_open
-        })
-        .filter(move |&idx| idx >= from)
+        });
+        let has_response = |idx: &usize| self.operations[*idx].outcome != Outcome::Unknown;
+        let (mut first, mut last): (Vec<usize>, Vec<usize>) = next.partition(has_response);
+        let mut kinds = HashSet::new();
+        last.retain(|&idx| self.may_differ(self.operations[idx], &mut kinds));
+        first.extend(last);
+        first
+    }
+
+    /// Whether a request without a response is no copy of one before it. Of those whose value nobody found only their
+    /// number matters, as each can take effect at any time once it was sent: the first one stands for all of its kind.
+    fn may_differ(&self, operation: &Operation, kinds: &mut HashSet<UnseenKind>) -> bool {
+        let is_found = |value: &String| self.found.contains(value.as_str());
+        let (value, expected) = match &operation.action {
+            Action::Create { value } => (Some(value), None),
+            Action::Update { value, expected } => (Some(value), *expected),
+            Action::Delete { expected } => (None, *expected),
+            // It changes nothing.
+            Action::Get => return false,
+        };
+        value.is_some_and(is_found) || kinds.insert((discriminant(&operation.action), expected))
     }
 }
+
+/// Requests of a kind do the same to an object, but for a value that nobody sees.
+type UnseenKind = (Discriminant<Action>, Option<u64>);
 
 /// A set of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

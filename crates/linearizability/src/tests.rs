@@ -522,6 +522,46 @@ fn a_list_is_not_older_than_it_is_requested_and_may_be_older_than_the_present() 
     reject(&late, "after 8 was seen");
 }
 
+/// Requests without a response stay candidates for good. Whoever carries each of them out as early as it fits has to take
+/// back all of them in every order when a late one is seen at last.
+#[test]
+fn many_requests_without_a_response_are_searched_in_time() {
+    let n = 60;
+    let mut operations = Vec::new();
+    for number in 0..n {
+        let called = 10 * number + 1;
+        let value = |prefix: &str| format!("{prefix}{number}");
+        let lost = update(&value("lost"), None);
+        operations.push(request(called, called + 1, lost, Outcome::Unknown));
+        let action = match number {
+            0 => create("kept0"),
+            _ => update(&value("kept"), None),
+        };
+        operations.push(request(
+            called + 2,
+            called + 3,
+            action,
+            stored(2 * number + 5),
+        ));
+    }
+    let end = 10 * n;
+    // The first one took effect last.
+    operations.push(request(
+        end + 1,
+        end + 2,
+        Action::Get,
+        found(2 * n + 5, "lost0"),
+    ));
+    accept(&history(operations.clone()));
+    operations.push(request(
+        end + 3,
+        end + 4,
+        Action::Get,
+        found(2 * n + 3, "kept59"),
+    ));
+    reject(&history(operations), "not linearizable");
+}
+
 #[test]
 fn a_read_from_a_cache_is_not_older_than_it_is_requested() {
     // `a` is put by 5, deleted, and put by 9.
