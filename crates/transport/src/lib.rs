@@ -32,6 +32,7 @@ pub mod signatures;
 mod signed;
 mod trust;
 mod verify;
+pub mod websocket;
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

@@ -22,7 +22,7 @@ use super::limits::{Activity, StreamLimits};
 use super::port_forward::{self, ForwardedPod};
 use super::query::StreamQuery;
 use super::remote_command::{self, ClientStreams, StreamOptions};
-use super::websocket::{self, ChannelEncoding, accept_key};
+use super::websocket::{self, ChannelEncoding};
 use super::{spdy, tunnel};
 use crate::pod::spec;
 use crate::runtime::{Attach, ContainerEnvironment, Exec, Stdio};
@@ -455,7 +455,8 @@ impl StreamRequest {
             return Err(refuse(HttpError(403, why)));
         };
         let mut response = switching("websocket");
-        let proof = HeaderValue::from_str(&accept_key(key)).expect("base64 can stand in a header");
+        let proof = HeaderValue::from_str(&mizzen_transport::websocket::accept_key(key))
+            .expect("base64 can stand in a header");
         response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, proof);
         if !known[chosen].is_empty() {
             let protocol = HeaderValue::from_static(known[chosen]);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mizzen_transport::websocket::WebSocketFrame;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::spdy::Headers;
@@ -38,7 +39,7 @@ enum OutputChannel {
     WebSocket {
         channel: u8,
         encoding: websocket::ChannelEncoding,
-        frames: mpsc::Sender<websocket::WebSocketFrame>,
+        frames: mpsc::Sender<WebSocketFrame>,
     },
 }
 
@@ -62,7 +63,7 @@ impl StreamOutput {
     pub(super) fn websocket(
         channel: u8,
         encoding: websocket::ChannelEncoding,
-        frames: mpsc::Sender<websocket::WebSocketFrame>,
+        frames: mpsc::Sender<WebSocketFrame>,
     ) -> StreamOutput {
         StreamOutput(OutputChannel::WebSocket {
             channel,

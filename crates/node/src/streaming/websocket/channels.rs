@@ -7,13 +7,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut as _, Bytes, BytesMut};
+use mizzen_transport::websocket::{
+    MessageReader, NORMAL, WebSocketError, WebSocketFrame, WebSocketPart, write_frames,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::frames::{
-    MessageReader, NORMAL, WebSocketError, WebSocketFrame, WebSocketPart, write_frames,
-};
 use crate::streaming::limits::{Activity, StreamLimits};
 use crate::streaming::spdy::Headers;
 use crate::streaming::stream::{QUEUE, StreamOutput, UpgradedStream};
@@ -140,7 +140,7 @@ pub(crate) async fn serve<F: Future<Output = ()>>(
             output,
         });
     }
-    let mut writer = pin!(write_frames(write, queue, activity));
+    let mut writer = pin!(write_frames(write, queue, || activity.touch()));
     let reader = MessageReader::new(read, limits.message);
     let working = async move {
         let outcome = tokio::select! {
@@ -176,7 +176,7 @@ async fn read_messages(
     // What a close signal names.
     let mut closed = BytesMut::new();
     loop {
-        let (piece, is_last) = match reader.next(activity).await? {
+        let (piece, is_last) = match reader.next(|| activity.touch()).await? {
             WebSocketPart::Data { data, is_last } => (data, is_last),
             WebSocketPart::Ping(data) => {
                 let _ = frames.send(WebSocketFrame::Pong(data)).await;
@@ -238,7 +238,7 @@ pub(crate) async fn tunnel<F: Future<Output = ()>>(
     let mut reader = MessageReader::new(read, limits.message);
     let inward = async {
         loop {
-            match reader.next(activity).await? {
+            match reader.next(|| activity.touch()).await? {
                 WebSocketPart::Data { data, .. } => to_near.write_all(&data).await?,
                 WebSocketPart::Ping(data) => drop(frames.send(WebSocketFrame::Pong(data)).await),
                 WebSocketPart::Close => return Ok::<(), WebSocketError>(()),
@@ -258,7 +258,7 @@ pub(crate) async fn tunnel<F: Future<Output = ()>>(
             }
         }
     };
-    let mut writer = pin!(write_frames(write, queue, activity));
+    let mut writer = pin!(write_frames(write, queue, || activity.touch()));
     let working = async {
         let mut outward = pin!(outward);
         let outcome = tokio::select! {

@@ -6,10 +6,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::frames::WebSocketError;
-use super::{ChannelEncoding, accept_key, serve, tunnel};
+use super::{ChannelEncoding, serve, tunnel};
 use crate::streaming::limits::StreamLimits;
 use crate::streaming::stream::UpgradedStream;
+use mizzen_transport::websocket::{WebSocketError, accept_key};
 
 /// The pieces in which messages are passed on.
 const PIECE: usize = 16 * 1024;

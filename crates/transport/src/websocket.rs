@@ -1,12 +1,16 @@
-//! Frames and messages.
+//! WebSocket (RFC 6455), the server's side: the handshake, frames and messages.
 
 use std::io;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut as _, Bytes, BytesMut};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use crate::streaming::limits::Activity;
+/// The GUID of the handshake.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 const CONTINUATION: u8 = 0;
 const TEXT: u8 = 1;
@@ -17,50 +21,68 @@ const PONG: u8 = 10;
 /// The largest piece of a message that is passed on; a multiple of the mask.
 const PIECE: usize = 16 * 1024;
 
+/// The response to a client's `Sec-WebSocket-Key`.
+pub fn accept_key(key: &str) -> String {
+    let proof = format!("{key}{GUID}");
+    STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, proof.as_bytes()))
+}
+
 /// The status of a normal closure.
-pub(super) const NORMAL: u16 = 1000;
+pub const NORMAL: u16 = 1000;
 /// The status of a protocol error.
-pub(super) const PROTOCOL_ERROR: u16 = 1002;
+pub const PROTOCOL_ERROR: u16 = 1002;
 /// The status of a message that is too large.
-pub(super) const TOO_LARGE: u16 = 1009;
+pub const TOO_LARGE: u16 = 1009;
 
 /// A frame for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum WebSocketFrame {
+pub enum WebSocketFrame {
+    /// A message of text.
     Text(Bytes),
+    /// A binary message.
     Binary(Bytes),
+    /// The answer to a ping.
     Pong(Bytes),
+    /// The end, with a status.
     Close(u16),
 }
 
 /// What the client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum WebSocketPart {
+pub enum WebSocketPart {
     /// A piece of a message, text or binary. A short frame is one piece.
     Data {
+        /// Its bytes, without their mask.
         data: Bytes,
+        /// Whether it ends the message.
         is_last: bool,
     },
+    /// A ping, which wants a pong.
     Ping(Bytes),
+    /// The end.
     Close,
 }
 
 /// Why a connection ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WebSocketError {
+pub enum WebSocketError {
+    /// The connection.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// A message above the limit.
     #[error("a message larger than {0} bytes")]
     MessageTooLarge(usize),
+    /// A client that does not keep to the protocol.
     #[error("{0}")]
     Protocol(&'static str),
+    /// Nothing was sent or received for too long.
     #[error("idle for too long")]
     Idle,
 }
 
 impl WebSocketError {
     /// The status of the close frame.
-    pub(crate) fn status(&self) -> u16 {
+    pub fn status(&self) -> u16 {
         match self {
             WebSocketError::MessageTooLarge(_) => TOO_LARGE,
             WebSocketError::Protocol(_) => PROTOCOL_ERROR,
@@ -70,7 +92,7 @@ impl WebSocketError {
 }
 
 /// Reads messages of up to `limit` bytes, in pieces.
-pub(super) struct MessageReader<R> {
+pub struct MessageReader<R> {
     io: R,
     limit: usize,
     /// The length of the current message with all its frames so far; `None` between messages.
@@ -87,7 +109,8 @@ struct DataFrame {
 }
 
 impl<R: AsyncRead + Unpin> MessageReader<R> {
-    pub(super) fn new(io: R, limit: usize) -> MessageReader<R> {
+    /// A reader of the bytes after the handshake.
+    pub fn new(io: R, limit: usize) -> MessageReader<R> {
         MessageReader {
             io,
             limit,
@@ -96,15 +119,12 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         }
     }
 
-    /// The next part; a broken connection counts as closed.
-    pub(super) async fn next(
-        &mut self,
-        activity: &Activity,
-    ) -> Result<WebSocketPart, WebSocketError> {
+    /// The next part; a broken connection counts as closed. Calls `touch` whenever something arrives.
+    pub async fn next(&mut self, touch: impl Fn()) -> Result<WebSocketPart, WebSocketError> {
         loop {
             if let Some(frame) = self.frame.take() {
                 let part = self.piece(frame).await?;
-                activity.touch();
+                touch();
                 return Ok(part);
             }
             let first = match self.io.read_u8().await {
@@ -114,7 +134,7 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
                 }
                 Err(error) => return Err(error.into()),
             };
-            activity.touch();
+            touch();
             let (fin, opcode) = (first & 0x80 != 0, first & 0x0f);
             if first & 0x70 != 0 {
                 return Err(WebSocketError::Protocol("reserved bits are set"));
@@ -204,18 +224,18 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     }
 }
 
-/// Writes frames until all senders are dropped.
-pub(super) async fn write_frames(
+/// Writes frames until all senders are dropped. Calls `touch` after each.
+pub async fn write_frames(
     mut io: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<WebSocketFrame>,
-    activity: &Activity,
+    touch: impl Fn(),
 ) -> io::Result<()> {
     while let Some(frame) = queue.recv().await {
         io.write_all(&frame.encode()).await?;
         if queue.is_empty() {
             io.flush().await?;
         }
-        activity.touch();
+        touch();
     }
     io.shutdown().await
 }
