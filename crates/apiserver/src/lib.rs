@@ -72,6 +72,7 @@ mod recover;
 pub mod request;
 pub mod server;
 pub mod verbs;
+pub mod websocket;
 mod zpages;
 
 pub use cors::Cors;

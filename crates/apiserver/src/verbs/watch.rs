@@ -22,10 +22,12 @@ use super::ResourceCall;
 use super::frames::{END, WatchFrameCache, json_frame, start};
 use crate::metrics::WatchGauge;
 use crate::options::ListQuery;
+use crate::request::Request;
 use crate::response::{
     self, Accept, Body, FrameSource, Response, ResponseEncoding, ResponseForm, TableRenderer,
 };
 use crate::server::ServerParts;
+use crate::websocket::{self, StreamMessages};
 
 /// The interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -87,11 +89,7 @@ pub(crate) async fn watch(call: &ResourceCall<'_>) -> Result<Response, Status> {
         }
         Err(status) => WatchBody::failed(server, encoder, timeout, &status),
     };
-    Ok(response::with_body(
-        200,
-        stream_type(*accept),
-        Body::stream(stream),
-    ))
+    Ok(streamed(request, *accept, stream))
 }
 
 /// Checks that events can be sent in the negotiated form. Kubernetes: only when the first one is written
@@ -130,11 +128,7 @@ pub(super) fn stream_storage_events(
     stream.held = request.ticket.take_held();
     // Initial events cannot be distinguished from later ones.
     stream.held.release_seats();
-    Ok(response::with_body(
-        200,
-        stream_type(*accept),
-        Body::stream(stream),
-    ))
+    Ok(streamed(request, *accept, stream))
 }
 
 /// The timeout of a watch: the client's, or a random one between once and twice `--min-request-timeout`.
@@ -151,6 +145,16 @@ fn watch_timeout(server: &ServerParts, requested: Option<i64>) -> Duration {
                 .checked_rem(least)
                 .unwrap_or_default()
     }))
+}
+
+/// The response with a watch, or the WebSocket that the client asks for.
+fn streamed(request: &Request, accept: Accept, stream: WatchBody) -> Response {
+    let response = response::with_body(200, stream_type(accept), Body::stream(stream));
+    let messages = match accept.encoding {
+        ResponseEncoding::Protobuf => StreamMessages::LengthPrefixed,
+        _ => StreamMessages::Lines,
+    };
+    websocket::upgraded(request, response, messages)
 }
 
 fn stream_type(accept: Accept) -> &'static str {

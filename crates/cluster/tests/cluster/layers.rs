@@ -105,6 +105,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "request",
             "schemas",
             "serving",
+            "transport",
             "value",
         ],
     ),

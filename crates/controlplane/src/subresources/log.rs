@@ -11,6 +11,7 @@ use crate::ControlPlane;
 use mizzen_apiserver::request::RequestQuery;
 use mizzen_apiserver::response::{self, Body, Response};
 use mizzen_apiserver::verbs::ResourceCall;
+use mizzen_apiserver::websocket::{StreamMessages, upgraded};
 use mizzen_transport::{SendError, Trust, whole};
 
 /// Kubernetes: how much of an error is read (registry/generic/rest/response_checker.go).
@@ -55,11 +56,10 @@ pub(super) async fn get(call: &ResourceCall<'_>) -> Result<Response, Status> {
         .await;
     let response = answered.map_err(|SendError(why)| failed(why))?;
     match response.status().as_u16() {
-        200..=206 => Ok(response::with_body(
-            200,
-            "text/plain",
-            Body::relay(response.into_body()),
-        )),
+        200..=206 => {
+            let log = response::with_body(200, "text/plain", Body::relay(response.into_body()));
+            Ok(upgraded(call.request, log, StreamMessages::Bytes))
+        }
         code => Err(kubelet_error(code, response.into_body(), &call.path.name).await),
     }
 }

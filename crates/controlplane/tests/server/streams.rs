@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use mizzen_controlplane::Options;
 use mizzen_value::{Value, value};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
 use crate::aggregation::read_until;
 use crate::network::Network;
 use crate::peer::{Peer, Reaction};
 use crate::policy::enforce;
-use crate::rig::Rig;
+use crate::rig::{CONFIG_MAPS, Rig};
 use crate::webhook;
 
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -605,6 +605,133 @@ async fn a_log_request_may_skip_the_verification_of_the_kubelet() {
     assert_eq!(log("&insecureSkipTLSVerifyBackend=true").await, 200);
     assert_eq!(log("").await, 500, "it is for one request");
     assert_eq!(log("&insecureSkipTLSVerifyBackend=false").await, 500);
+}
+
+/// The bytes of WebSocket messages, as far as they are short: each has two bytes before it.
+async fn read_message(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> (u8, Vec<u8>) {
+    let (kind, short) = (
+        stream.read_u8().await.unwrap(),
+        stream.read_u8().await.unwrap(),
+    );
+    let length = match short {
+        126 => usize::from(stream.read_u16().await.unwrap()),
+        short => usize::from(short),
+    };
+    let mut message = vec![0; length];
+    stream.read_exact(&mut message).await.unwrap();
+    (kind, message)
+}
+
+const TEXT: u8 = 0x81;
+const BINARY: u8 = 0x82;
+const CLOSE: u8 = 0x88;
+/// A ping of a client, with a mask of zeros.
+const PING: &[u8] = b"\x89\x81\0\0\0\0?";
+const PONG: u8 = 0x8a;
+
+/// Opens a WebSocket. Returns the head of the response.
+async fn open_websocket(
+    network: &Network,
+    path: &str,
+    more: &str,
+) -> (
+    String,
+    tokio_rustls::client::TlsStream<tokio::net::TcpStream>,
+) {
+    let mut stream = network.connect().await;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer secret\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    (read_until(&mut stream, "\r\n\r\n").await, stream)
+}
+
+#[tokio::test]
+async fn a_log_is_read_over_a_websocket() {
+    let rig = Rig::new().await;
+    let kubelet = Peer::answering(200, "line").await;
+    add_node(&rig, "one", &kubelet, "containerd://2.0.0").await;
+    add_pod(&rig, "p", "one").await;
+    let network = Network::start(&rig.server).await;
+    let path = format!("{PODS}/p/log?container=a");
+    for (protocol, expected) in [
+        ("binary.k8s.io", (BINARY, b"line".to_vec())),
+        ("base64.binary.k8s.io", (TEXT, b"bGluZQ==".to_vec())),
+    ] {
+        let more = format!("Sec-WebSocket-Protocol: {protocol}\r\n");
+        let (head, mut stream) = open_websocket(&network, &path, &more).await;
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        let lower = head.to_ascii_lowercase();
+        assert!(
+            lower.contains(&format!("sec-websocket-protocol: {protocol}\r\n")),
+            "{head}"
+        );
+        // The first message tells that the log has begun.
+        assert_eq!(read_message(&mut stream).await, (expected.0, Vec::new()));
+        assert_eq!(read_message(&mut stream).await, expected);
+        let normal = 1000_u16.to_be_bytes().to_vec();
+        assert_eq!(read_message(&mut stream).await, (CLOSE, normal));
+        assert_eq!(
+            stream.read_u8().await.unwrap_err().kind(),
+            std::io::ErrorKind::UnexpectedEof
+        );
+    }
+    let unknown = "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
+    let (head, _) = open_websocket(&network, &path, unknown).await;
+    assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
+    // Errors are those of any request.
+    let missing = format!("{PODS}/missing/log");
+    let (head, _) = open_websocket(&network, &missing, "").await;
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
+}
+
+#[tokio::test]
+async fn a_watch_over_a_websocket_has_a_message_per_event() {
+    let rig = Rig::new().await;
+    for name in ["a", "b"] {
+        let made = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+        rig.post(CONFIG_MAPS, &made).await.expect(201);
+    }
+    let network = Network::start(&rig.server).await;
+    let path = format!("{CONFIG_MAPS}?watch=true&resourceVersion=0");
+    let (head, _) = open_websocket(&network, &path, "").await;
+    assert!(
+        head.starts_with("HTTP/1.1 403 "),
+        "without an origin: {head}"
+    );
+    let origin = "Origin: http://localhost\r\n";
+    let (head, mut stream) = open_websocket(&network, &path, origin).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    let mut next = async || {
+        let (kind, message) = read_message(&mut stream).await;
+        let event = mizzen_value::json::parse(&message).unwrap();
+        (
+            kind,
+            event["type"].str().to_owned(),
+            event["object"]["metadata"]["name"].str().to_owned(),
+        )
+    };
+    let event = |kind: &str, name: &str| (TEXT, kind.to_owned(), name.to_owned());
+    assert_eq!(next().await, event("ADDED", "a"));
+    assert_eq!(next().await, event("ADDED", "b"));
+    let change = r#"{"data":{"k":"v"}}"#;
+    rig.patch(&format!("{CONFIG_MAPS}/a"), change)
+        .await
+        .expect(200);
+    assert_eq!(next().await, event("MODIFIED", "a"));
+    stream.write_all(PING).await.unwrap();
+    assert_eq!(read_message(&mut stream).await, (PONG, b"?".to_vec()));
+    // In protobuf a message is an event without its length.
+    let protobuf = format!("{origin}Accept: application/vnd.kubernetes.protobuf;stream=watch\r\n");
+    let (head, mut stream) = open_websocket(&network, &path, &protobuf).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    let (kind, message) = read_message(&mut stream).await;
+    assert_eq!((kind, &message[..7]), (BINARY, &b"\x0a\x05ADDED"[..]));
+    // The server closes a watch at its end.
+    let short = format!("{path}&timeoutSeconds=1&fieldSelector=metadata.name=none");
+    let (_, mut stream) = open_websocket(&network, &short, origin).await;
+    assert_eq!(read_message(&mut stream).await.0, CLOSE);
 }
 
 /// A node of which the status says this.
