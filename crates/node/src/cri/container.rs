@@ -628,10 +628,13 @@ impl CriNode {
         prepared
             .map_err(|error| failed(error.to_string()))?
             .map_err(|error| failed(format!("cannot make the termination message: {error}")))?;
+        let mut sandbox_config = self.sandbox_config(pod, attempt);
+        self.keep_user_namespace(pod, &mut sandbox_config)
+            .map_err(failed)?;
         let create = CreateContainerRequest {
             pod_sandbox_id: sandbox.as_str().into(),
             config: Some(made),
-            sandbox_config: Some(self.sandbox_config(pod, attempt)),
+            sandbox_config: Some(sandbox_config),
         };
         let created = match self.client.call(create.clone()).await {
             Err(error) => match self.remove_leftover(cell).await {

@@ -101,17 +101,40 @@ impl CriNode {
         Ok(())
     }
 
+    /// Adds the user namespace of a pod that has a sandbox to the configuration of that: runtimes compare it with those of
+    /// containers.
+    pub(super) fn keep_user_namespace(
+        &self,
+        pod: &Value,
+        config: &mut PodSandboxConfig,
+    ) -> Result<(), String> {
+        if let Some(first) = self.first_user(pod)? {
+            let linux = config.linux.get_or_insert_default();
+            let context = linux.security_context.get_or_insert_default();
+            set(&mut context.namespace_options, first);
+        }
+        Ok(())
+    }
+
+    /// The first ID of a pod with users of its own, which has a sandbox.
+    fn first_user(&self, pod: &Value) -> Result<Option<u32>, String> {
+        if !has_own_users(pod) {
+            return Ok(None);
+        }
+        let known = self.user_namespaces.get(pod["metadata"]["uid"].str());
+        let first = known.map_err(|error| format!("user namespace: {error}"))?;
+        Ok(Some(first))
+    }
+
     /// Puts a container into the user namespace of its pod, if it has one, with its mounts.
     pub(super) fn map_users(
         &self,
         pod: &Value,
         config: &mut ContainerConfig,
     ) -> Result<(), String> {
-        if !has_own_users(pod) {
+        let Some(first) = self.first_user(pod)? else {
             return Ok(());
-        }
-        let known = self.user_namespaces.get(pod["metadata"]["uid"].str());
-        let first = known.map_err(|error| format!("user namespace: {error}"))?;
+        };
         let linux = config.linux.get_or_insert_default();
         let context = linux.security_context.get_or_insert_default();
         set(&mut context.namespace_options, first);

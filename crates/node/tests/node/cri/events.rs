@@ -19,7 +19,7 @@ use mizzen_cri::messages::{
     Container, ContainerConfig, ContainerEventResponse, ContainerEventType, ContainerState,
     ContainerStatus, ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
     CreateContainerResponse, Empty, Image, ImageStatusResponse, ListContainersResponse,
-    ListImagesResponse, ListPodSandboxResponse, PodSandbox, PodSandboxConfig,
+    ListImagesResponse, ListPodSandboxResponse, NamespaceOption, PodSandbox, PodSandboxConfig,
     PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusResponse,
     PullImageResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
     RunPodSandboxResponse, RuntimeCondition, RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus,
@@ -101,6 +101,7 @@ fn status(code: &'static str) -> Frame<Bytes> {
     Frame::trailers(trailers)
 }
 
+const INVALID_ARGUMENT: &str = "3";
 const NOT_FOUND: &str = "5";
 const ALREADY_EXISTS: &str = "6";
 const UNIMPLEMENTED: &str = "12";
@@ -255,6 +256,15 @@ impl MadeUpRuntime {
                 let request = CreateContainerRequest::decode(message).unwrap();
                 let config = request.config.unwrap();
                 state.container_configs.push(config.clone());
+                // As containerd 2 (internal/cri/server/container_create.go, `sameUsernsConfig`).
+                let sandbox = request.sandbox_config.unwrap().linux;
+                let sandbox = sandbox.and_then(|it| it.security_context?.namespace_options);
+                let linux = config.linux.clone();
+                let own = linux.and_then(|it| it.security_context?.namespace_options);
+                let users = |it: Option<NamespaceOption>| it.unwrap_or_default().userns_options;
+                if users(sandbox).unwrap_or_default() != users(own).unwrap_or_default() {
+                    return Err(INVALID_ARGUMENT);
+                }
                 let name = |it: &Container| (it.metadata.clone(), it.labels.clone());
                 let wanted = (config.metadata.clone(), config.labels.clone());
                 let mut known = state.containers.values();
