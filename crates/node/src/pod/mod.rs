@@ -442,7 +442,11 @@ impl PodState {
         }
         let is_going = !sync.pod["metadata"]["deletionTimestamp"].is_null();
         let is_over = is_terminal(sync.pod);
-        if self.failure.is_some() || is_going || is_over || self.is_done(sync.pod) {
+        // What has ended for good starts again with the others. Kubernetes: `ShouldAllContainersRestart`
+        // (container/helpers.go).
+        let restarts_all = self.is_restarting_all || self.must_restart_all(sync.pod);
+        let is_done = !restarts_all && self.is_done(sync.pod);
+        if self.failure.is_some() || is_going || is_over || is_done {
             let evicted = self.eviction.map(|eviction| eviction.grace);
             let grace = evicted.unwrap_or_else(|| spec::grace(sync.pod));
             self.stage = PodStage::Ending {
@@ -450,8 +454,8 @@ impl PodState {
             };
             self.containers.iter_mut().for_each(ContainerState::cancel);
             self.is_restarting_all = false;
-        } else if self.must_restart_all(sync.pod) {
-            self.is_restarting_all = true;
+        } else {
+            self.is_restarting_all = restarts_all;
         }
     }
 

@@ -435,6 +435,23 @@ fn a_rule_restarts_all_containers() {
 }
 
 #[test]
+fn a_rule_of_a_sidecar_restarts_containers_that_have_ended_for_good() {
+    let spec = "restartPolicy: Never, initContainers: [{name: side, image: s, restartPolicy: Always, \
+                restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]}], \
+                containers: [{name: a, image: a}]";
+    let mut play = check(
+        "side: run 1s, exit 42 then run 100s, stop 1s, exit; a: run 10s, stop 1s, exit",
+        spec,
+        &[
+            (500, "Running side=ready a=ready"),
+            (5_000, "Running side=ready+1 a=ready+1"),
+        ],
+    );
+    play.until(60_000);
+    assert_eq!(play.show(), "Succeeded side=Error:143+1 a=Completed:0+1");
+}
+
+#[test]
 fn an_init_container_that_cannot_be_created_again_is_not_skipped() {
     let spec = "restartPolicy: Never, initContainers: [{name: i, image: i}], containers: [{name: a, image: a, restartPolicy: Never, \
                 restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]}]";
