@@ -349,13 +349,14 @@ fn is_mount_point(dir: &Path) -> io::Result<bool> {
     Ok(fs::metadata(dir)?.dev() != fs::metadata(parent)?.dev())
 }
 
-/// Makes an empty volume; one in memory has at most the memory of the node. It appears with its
+/// Makes an empty volume, which all may write to; in one in memory, as in any tmpfs, nobody removes the files of others
+/// (Kubernetes: empty_dir.go, `setupDir`, leaves the sticky bit). One in memory has at most the memory of the node. It appears with its
 /// permissions and its group: an agent that is killed meanwhile leaves none without them.
 fn make_empty_dir(pod: &Value, dir: &Path, source: &Value, of_node: i64) -> Result<(), MountError> {
     if source["medium"].str() == "Memory" {
         let mut options = match fs_group(pod) {
-            Some(group) => vec!["mode=2777".to_owned(), format!("gid={group}")],
-            None => vec!["mode=0777".to_owned()],
+            Some(group) => vec!["mode=3777".to_owned(), format!("gid={group}")],
+            None => vec!["mode=1777".to_owned()],
         };
         // The kernel takes half of the memory of the machine where there is no size.
         let size = memory_size(pod, source, of_node);
@@ -602,7 +603,7 @@ mod tests {
         if !nix::unistd::geteuid().is_root() {
             return;
         }
-        for (name, pod, expected) in [("group", pod, 0o2777), ("none", value!({}), 0o777)] {
+        for (name, pod, expected) in [("group", pod, 0o3777), ("none", value!({}), 0o1777)] {
             let volume = dir.path().join(name);
             let source = value!({ "medium": "Memory", "sizeLimit": "1Mi" });
             make_empty_dir(&pod, &volume, &source, 0).unwrap();
