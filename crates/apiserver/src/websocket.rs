@@ -1,7 +1,7 @@
 //! What a response streams, over the WebSocket that its client asks for: logs as bytes, watches with a message per event.
 //!
 //! Kubernetes: `StreamObject` (endpoints/handlers/responsewriters/writers.go) and `HandleWS` (endpoints/handlers/watch.go).
-//! The client sends nothing that counts.
+//! Messages of the client are ignored.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -118,7 +118,7 @@ fn handshake(
             let known = offered.iter().find(|name| BYTES.contains(name));
             known.ok_or_else(|| rejected(403, ""))?
         }
-        // Browsers send one, and pages of other sites must not watch with what a browser keeps.
+        // Upstream rejects a watch without an origin.
         _ if !headers.contains_key(ORIGIN) => return Err(rejected(403, "")),
         (_, []) => "",
         (_, [one]) => one,
@@ -179,7 +179,7 @@ async fn ignore_messages(
     }
 }
 
-/// Sends what a body streams, until it ends or nobody takes it any more.
+/// Sends what a body streams, until it ends or the connection is closed.
 async fn send_body(
     mut body: Pin<Box<Body>>,
     messages: StreamMessages,

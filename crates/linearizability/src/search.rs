@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// The requests that can come next. Those without a response come last: most have no effect that anyone saw, and one
+    /// The requests that can come next. Those without a response come last: most have no effect that a client saw, and one
     /// that has is needed only before what shows it.
     fn candidates(&self) -> Vec<usize> {
         let mut first_deadline = u64::MAX;
@@ -149,7 +149,7 @@ impl<'a> Search<'a> {
         first
     }
 
-    /// Whether a request without a response is no copy of one before it. Of those whose value nobody found only their
+    /// Whether a request without a response is no copy of one before it. Of those whose value no read found only their
     /// number matters, as each can take effect at any time once it was sent: the first one stands for all of its kind.
     fn may_differ(&self, operation: &Operation, kinds: &mut HashSet<UnseenKind>) -> bool {
         let is_found = |value: &String| self.found.contains(value.as_str());
@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Requests of a kind do the same to an object, but for a value that nobody sees.
+/// Requests of a kind do the same to an object, but for a value that no read finds.
 type UnseenKind = (Discriminant<Action>, Option<u64>);
 
 /// A set of requests.

@@ -522,8 +522,8 @@ fn a_list_is_not_older_than_it_is_requested_and_may_be_older_than_the_present() 
     reject(&late, "after 8 was seen");
 }
 
-/// Requests without a response stay candidates for good. Whoever carries each of them out as early as it fits has to take
-/// back all of them in every order when a late one is seen at last.
+/// Requests without a response stay candidates for good. A search that carries each of them out as early as it fits
+/// has to take back all of them in every order when a read finds one of them at last.
 #[test]
 fn many_requests_without_a_response_are_searched_in_time() {
     let n = 60;

@@ -2,7 +2,7 @@
 //!
 //! A [`Target`] is what is dialled and who must answer there; a [`Client`] keeps connections to targets. [`RedirectingCall`] is a request
 //! that follows redirects. Errors read as those of Go's HTTP client (`go.rs`), because upstream shows them to people, and
-//! certificates are verified as Go verifies them (`verify.rs`).
+//! certificates are verified as Go verifies them (`verify.rs`). [`websocket`] has the frames of WebSocket for those that serve it.
 //!
 //! ```no_run
 //! # async fn example(clock: std::sync::Arc<dyn mizzen_value::clock::Clock>) -> Result<(), mizzen_transport::SendError> {

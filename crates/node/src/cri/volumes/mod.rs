@@ -349,8 +349,8 @@ fn is_mount_point(dir: &Path) -> io::Result<bool> {
     Ok(fs::metadata(dir)?.dev() != fs::metadata(parent)?.dev())
 }
 
-/// Makes an empty volume, which all may write to; in one in memory, as in any tmpfs, nobody removes the files of others
-/// (Kubernetes: empty_dir.go, `setupDir`, leaves the sticky bit). One in memory has at most the memory of the node. It appears with its
+/// Makes an empty volume, which all may write to. One in memory has the sticky bit of a tmpfs (Kubernetes: empty_dir.go,
+/// `setupDir`, leaves it). It has at most the memory of the node. It appears with its
 /// permissions and its group: an agent that is killed meanwhile leaves none without them.
 fn make_empty_dir(pod: &Value, dir: &Path, source: &Value, of_node: i64) -> Result<(), MountError> {
     if source["medium"].str() == "Memory" {
